@@ -22,7 +22,7 @@ SUMMED_SAMPLES = (64, 256, 1024, 4096)  # of a stored sum, by its level; the las
 CHUNK_SHIFT = 16
 GROUP = 1 << BLOCK_SHIFT - CHUNK_SHIFT  # chunks; of 64 KiB they are a block of 2 MiB
 MAX_GROUPS = 1 << 11  # of one sum, 4 GiB of 64 KiB; of more memory the chunks are larger
-_ONE = np.uint64(1)
+_BIT = np.uint64(1)
 _PAGES = 1 << CHUNK_SHIFT - PAGE_SHIFT  # of a chunk; as many bits of a page set
 
 
@@ -69,9 +69,9 @@ class TouchSum:
 
     def _halved(self) -> TouchSum:
         pairs = self.touches.reshape(-1, GROUP // 2, 2).sum(axis=2)
-        groups = distinct(self.groups >> _ONE)
+        groups = distinct(self.groups >> _BIT)
         touches = np.zeros((len(groups), 2, GROUP // 2), np.int64)
-        touches[np.searchsorted(groups, self.groups >> _ONE), (self.groups & _ONE).astype(np.intp)] = pairs
+        touches[np.searchsorted(groups, self.groups >> _BIT), (self.groups & _BIT).astype(np.intp)] = pairs
         return TouchSum(self.windows, self.shift + 1, groups, touches.reshape(-1, GROUP))
 
 
@@ -170,7 +170,7 @@ def bin_sum(touched: TouchSum | None, layout: Layout) -> NDArray[np.float32]:
         return np.full(count, np.nan, np.float32)
     chunks, touches = touched.chunks()
     shift = np.uint64(touched.shift)
-    starts, ends, piece = intersect(layout.starts, layout.ends, chunks << shift, (chunks + _ONE) << shift)
+    starts, ends, piece = intersect(layout.starts, layout.ends, chunks << shift, (chunks + _BIT) << shift)
     chunk = np.searchsorted(chunks, starts >> shift)
     size_bytes = (ends - starts).astype(np.float64)
     shown_bytes = np.bincount(chunk, size_bytes, len(chunks))[chunk]

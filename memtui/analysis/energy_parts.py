@@ -76,20 +76,20 @@ def part_of(scope: str) -> str | None:
 
 def by_source(readings: Iterable[PowerReading]) -> dict[tuple[str, str], list[PowerReading]]:
     """Return the readings of each source, by device and scope, in their order."""
-    found: dict[tuple[str, str], list[PowerReading]] = defaultdict(list)
+    readings_by_source: dict[tuple[str, str], list[PowerReading]] = defaultdict(list)
     for reading in readings:
-        found[reading.device, reading.scope].append(reading)
-    return found
+        readings_by_source[reading.device, reading.scope].append(reading)
+    return readings_by_source
 
 
 def energy_of_machine(readings: Sequence[PowerReading], start_ns: int, end_ns: int) -> EnergyOfMachine:
     """Return the parts of the energy between two moments, the first and the last of a recording."""
     by_device = by_source(readings)
     devices = [_of_device(rows, start_ns, end_ns) for rows in by_device.values()]
-    known = {p: _part(p, [d for d in devices if part_of(d.scope) == p]) for p in (CPU, DRAM)}
-    known[GPU] = _part(GPU, _boards(devices))
-    known[DRAM] = _memory(known[DRAM], known[CPU], by_device.keys())
-    parts = [known[GPU], known[CPU], known[DRAM]]
+    by_part = {p: _part(p, [d for d in devices if part_of(d.scope) == p]) for p in (CPU, DRAM)}
+    by_part[GPU] = _part(GPU, _boards(devices))
+    by_part[DRAM] = _memory(by_part[DRAM], by_part[CPU], by_device.keys())
+    parts = [by_part[GPU], by_part[CPU], by_part[DRAM]]
     machine = [d for d in devices if d.scope == CHASSIS]
     if not machine:
         rest = EnergyPart(REST, reason="no sensor of the whole machine")
@@ -104,7 +104,7 @@ class _Device:
 
     device: str
     scope: str
-    found: bool
+    exists: bool
     source: str
     processes: int | None
     energy_j: float | None
@@ -131,7 +131,7 @@ def _of_device(rows: Sequence[PowerReading], start_ns: int, end_ns: int) -> _Dev
     device = _Device(
         device=last.device,
         scope=last.scope,
-        found=any(character.isdigit() for character in last.device) or bool(times),
+        exists=any(character.isdigit() for character in last.device) or bool(times),
         source=f"{family} counter" if by_counter else f"{last.source} integrated",
         processes=max((row.processes for row in rows if row.processes is not None), default=None),
         energy_j=None,
@@ -164,7 +164,7 @@ def _boards(devices: Sequence[_Device]) -> list[_Device]:
     """Return the boards, and those GPUs of whose boards nothing is known: they are a hole."""
     boards = [device for device in devices if part_of(device.scope) == GPU]
     # The graphics of a processor, beside a board, are in the figure of its package.
-    with_cpu = GPU_WITH_CPU if any(board.found for board in boards) else ""
+    with_cpu = GPU_WITH_CPU if any(board.exists for board in boards) else ""
     return boards + [
         replace(d, energy_j=None, status=Status.UNSUPPORTED, reason=_NO_BOARD[d.scope])
         for d in devices
@@ -174,15 +174,15 @@ def _boards(devices: Sequence[_Device]) -> list[_Device]:
 
 def _part(part: str, devices: Sequence[_Device]) -> EnergyPart:
     """Return the sum of some devices; n/a where one of them has no figure."""
-    real = [device for device in devices if device.found]
+    real = [device for device in devices if device.exists]
     families = {device.source.split()[0] for device in real}
     # That there is no driver of one make says nothing where there are devices of another; that it fails does.
     failed = [
-        d for d in devices if not d.found and d.status != Status.UNSUPPORTED and d.source.split()[0] not in families
+        d for d in devices if not d.exists and d.status != Status.UNSUPPORTED and d.source.split()[0] not in families
     ]
     devices = real + failed if real else devices
     missing = [device for device in devices if device.energy_j is None]
-    names = tuple(device.text for device in devices if device.found)
+    names = tuple(device.text for device in devices if device.exists)
     if not devices or missing:
         named = real and len(devices) > 1
         reason = "; ".join(dict.fromkeys(f"{d.device}: {d.reason}" if named else d.reason for d in missing))
@@ -231,17 +231,17 @@ def _why_no_sum(parts: Sequence[EnergyPart]) -> list[str]:
     for part in parts:
         if part.energy_j is None and not part.inside:
             unknown.setdefault(part.reason, []).append(part.part)
-    said: dict[str, None] = {}
+    reasons: dict[str, None] = {}
     for part in parts:
         if part.inside:
             continue
         if part.energy_j is None:
-            said[f"{' and '.join(unknown[part.reason])} n/a ({part.reason})"] = None
+            reasons[f"{' and '.join(unknown[part.reason])} n/a ({part.reason})"] = None
         elif not part.added:
-            said[f"{part.part}: {part.reason}"] = None
+            reasons[f"{part.part}: {part.reason}"] = None
         elif not part.whole:
-            said[f"{part.part} for {part.measured_s:.1f} s only"] = None
-    return list(said)
+            reasons[f"{part.part} for {part.measured_s:.1f} s only"] = None
+    return list(reasons)
 
 
 def _with_machine(parts: list[EnergyPart], machine: EnergyPart) -> EnergyOfMachine:

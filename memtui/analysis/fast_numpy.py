@@ -23,9 +23,9 @@ def ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.argsort(values, kind="stable")
     rising = values[order]
     new = _new(rising)
-    place = np.empty(len(values), np.intp)
-    place[order] = np.cumsum(new) - 1
-    return rising[new], place
+    rank = np.empty(len(values), np.intp)
+    rank[order] = np.cumsum(new) - 1
+    return rising[new], rank
 
 
 def median(values: np.ndarray) -> float:

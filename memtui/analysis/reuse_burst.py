@@ -246,12 +246,12 @@ class BurstReuse:
     def _estimate(self, share: float) -> float | None:
         """Return the estimate: of random order first, and then of the order that parts of such distances show."""
         each = [parts.bins() for parts in self._parts]
-        known = [bins for bins in each if bins is not None]
-        if len(known) < len(each):
+        bins_by_part = [bins for bins in each if bins is not None]
+        if len(bins_by_part) < len(each):
             return None
         orders = [
             self._beyond(BIN_EDGES, [bins.sum() - np.cumsum(bins) for bins in bins_of_order], RESOLVED)
-            for bins_of_order in zip(*known, strict=True)
+            for bins_of_order in zip(*bins_by_part, strict=True)
         ]
         estimate = _quantile(orders[1], share)
         return estimate if estimate is None else _quantile(_mixed(orders, self._same_order(estimate)), share)

@@ -28,11 +28,11 @@ class Groups:
         numbers: dict[Frame, int] = {}
         keys = (Frame("", call.file, 0) if by == "file" else call._replace(line=0) for call in stacks.frames)
         of_frame = [numbers.setdefault(key, len(numbers)) for key in keys]
-        found = list(numbers)
-        self.names = [key.file or NO_FILE for key in found] if by == "file" else function_names(found)
+        group_keys = list(numbers)
+        self.names = [key.file or NO_FILE for key in group_keys] if by == "file" else function_names(group_keys)
         self._parent = np.array(stacks.parent, np.int64)
         group = np.array(of_frame, np.int64)[np.array(stacks.frame, np.int64)]
-        self._outermost = _outermost(self._parent, group.tolist(), len(found))
+        self._outermost = _outermost(self._parent, group.tolist(), len(group_keys))
         self._group = group[self._outermost]
         depth = np.array(stacks.depth)
         order = np.argsort(depth, kind="stable")
@@ -57,7 +57,7 @@ def _outermost(parent: NDArray[np.int64], group: list[int], groups: int) -> NDAr
     first = np.searchsorted(parent[order], np.arange(-1, len(parent) + 1)).tolist()
     called = order.tolist()  # by stack n, those from first[n + 1] to first[n + 2]
     within = [False] * groups
-    found, to_do = [], called[: first[1]]
+    outermost, to_do = [], called[: first[1]]
     while to_do:
         number = to_do.pop()
         if number < 0:
@@ -65,10 +65,10 @@ def _outermost(parent: NDArray[np.int64], group: list[int], groups: int) -> NDAr
             continue
         if not within[group[number]]:
             within[group[number]] = True
-            found.append(number)
+            outermost.append(number)
             to_do.append(~number)  # comes up after all that it calls
         to_do += called[first[number + 1] : first[number + 2]]
-    return np.array(found, np.int64)
+    return np.array(outermost, np.int64)
 
 
 def function_names(functions: Sequence[Frame]) -> list[str]:

@@ -113,7 +113,7 @@ class RangeMerger:
         self._table = {vma.start: vma for vma in vmas}
         self._present = present
         for layer, closed in ((self._open, False), (self._closed, True)):
-            self._place([vma for vma in changed if _is_closed(vma) == closed], layer, sample)
+            self._assign_layer([vma for vma in changed if _is_closed(vma) == closed], layer, sample)
         ids = np.fromiter((self._present[vma.start] for vma in vmas), np.int64, len(vmas))
         for row in set(self._present.values()):
             self._rows[row].last_sample = sample
@@ -151,7 +151,7 @@ class RangeMerger:
             np.array(layer.starts, np.uint64), np.array(layer.ends, np.uint64), np.array(layer.owners, np.int64)
         )
 
-    def _place(self, changed: list[Vma], layer: _Layer, sample: int) -> None:
+    def _assign_layer(self, changed: list[Vma], layer: _Layer, sample: int) -> None:
         """Put new or changed VMAs of one layer into rows."""
         changed.sort(key=lambda vma: vma.end - vma.start)  # the largest comes last and names the row
         left = []

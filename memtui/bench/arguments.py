@@ -50,7 +50,10 @@ def _add_arguments(parser: Parser) -> None:
     group.add_argument("--windows", type=argtypes.windows, metavar="K", help="measured one after another (5)")
     group.add_argument("--seconds", type=argtypes.window_seconds, metavar="T", help="each (2)")
     group.add_argument(
-        "--warm-up", type=argtypes.window_seconds, metavar="S", help="at most so long until the load has settled (10)"
+        "--warm-up",
+        type=argtypes.window_seconds,
+        metavar="S",
+        help="wait at most S seconds until the load has settled (10)",
     )
     group.add_argument("--quick", action="store_true", help="three windows of one second, 5 s of warm-up at most")
     group.add_argument("--seed", type=argtypes.seed, metavar="N", help="of random numbers and of the order (0)")
@@ -64,7 +67,7 @@ def _add_arguments(parser: Parser) -> None:
     group.add_argument(
         "--engine", choices=ENGINES, help="measure in jobs of submitit: on Slurm, or one after another here"
     )
-    group.add_argument("--jobs", type=argtypes.jobs, default=4, metavar="N", help="into so many parts, at most (4)")
+    group.add_argument("--jobs", type=argtypes.jobs, default=4, metavar="N", help="into at most N parts (4)")
     group = parser.add_argument_group("results")
     group.add_argument(
         "--db", type=argtypes.path, metavar="FILE", help="database (default: bench.db in your state directory)"

@@ -38,7 +38,7 @@ from memtui.bench.sweep_task import SweepProcess
 from memtui.core.console import Console, output_columns
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError, complain
 from memtui.core.files import ANOTHER_FILE, check_place, write_safely
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.privilege import Invoker, become, invoker, state_directory
 from memtui.core.text import nearest
 from memtui.probes.power.energy_source import EnergySource, NoSource
@@ -61,7 +61,7 @@ def bench(args: argparse.Namespace, console: Console) -> int:
         if not _is_network(args):
             requested.operator(args.what)
         if args.rest:
-            raise UserError(f"{args.rest[0]!r} is one word too many")
+            raise UserError(f"unexpected argument {args.rest[0]!r}")
     source = None if args.print_sbatch or args.engine or args.device != "cpu" else find_source("cpu", "")
     become(user)  # the counters of a CPU are root's to read, and stay open; nothing else is read as root
     context = _Context(user, source, console, figures)
@@ -333,7 +333,7 @@ def _compare(args: argparse.Namespace, _: FigureOptions | None, console: Console
     if others:
         complain(others)
     if args.json:
-        console.print_json({"a": str(first), "b": str(second), "rows": to_plain(comparisons)})
+        console.print_json({"a": str(first), "b": str(second), "rows": to_json(comparisons)})
         return 0
     for text in compare.table(comparisons, output_columns()):
         console.print_line(text)

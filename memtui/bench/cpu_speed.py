@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.core.errors import UserError
-from memtui.core.files import replace_whole
+from memtui.core.files import write_atomically
 from memtui.core.small_file import read_small_bytes
 
 SIDE = 64  # of its matrices, which fit into the first cache: only the core itself is measured
@@ -177,4 +177,4 @@ class References:
             return
         with suppress(OSError):  # then the reference lasts for this sweep
             self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
-            replace_whole(self._path, json.dumps(self._by_cpu, indent=2) + "\n", 0o600)
+            write_atomically(self._path, json.dumps(self._by_cpu, indent=2) + "\n", 0o600)

@@ -109,8 +109,8 @@ class Data:
             if tensor.below:
                 return torch.randint(tensor.below, (count,), generator=self._random, device=self._device)
             fp8 = self._item_bytes == 1
-            made = torch.bfloat16 if fp8 else self._dtype  # nothing makes random numbers of 8 bits
-            numbers = torch.empty(count, dtype=made, device=self._device).normal_(generator=self._random)
+            drawn_dtype = torch.bfloat16 if fp8 else self._dtype  # nothing makes random numbers of 8 bits
+            numbers = torch.empty(count, dtype=drawn_dtype, device=self._device).normal_(generator=self._random)
             if fp8 and len(tensor.shape) > 1:  # a bias has the type of the output
                 numbers = numbers.to(self._dtype)
         except RuntimeError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from memtui.bench.plan import BenchPlan, BenchWindow
-from memtui.core.plain_data import from_plain_union
+from memtui.core.json_fields import from_json_union
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ _REQUESTS: tuple[type[Request], ...] = get_args(Request)
 
 def request_of(message: Any) -> Request:
     """Return the request of a line. Raises ValueError."""
-    return from_plain_union(_REQUESTS, message)
+    return from_json_union(_REQUESTS, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,4 +144,4 @@ _REPLIES: tuple[type[Reply], ...] = get_args(Reply)
 
 def reply_of(message: Any) -> Reply:
     """Return the answer to a request. Raises ValueError."""
-    return from_plain_union(_REPLIES, message)
+    return from_json_union(_REPLIES, message)

@@ -18,7 +18,7 @@ from memtui.analysis.robust_mean import mean_interval
 from memtui.bench.configuration import Configuration
 from memtui.bench.decomposition.result import Decomposition, flops
 from memtui.bench.result import BenchRow
-from memtui.core.plain_data import fields_to_plain, to_plain
+from memtui.core.json_fields import fields_to_json, to_json
 from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy_column, percent
 
@@ -81,7 +81,7 @@ class Covered:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready object, with the share of the multiplications."""
-        return {**fields_to_plain(self), "macs_share": self.macs / self.of_macs if self.of_macs else None}
+        return {**fields_to_json(self), "macs_share": self.macs / self.of_macs if self.of_macs else None}
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def to_dict(composition: Composition) -> dict[str, Any]:
         "conditions": dict(composition.network.conditions),
         "rounds": composition.rounds,
         "calls": composition.calls,
-        "covered": to_plain(composition.covered),
+        "covered": to_json(composition.covered),
         "network_ns": composition.network_ns,
         "network_j": composition.network_j,
         "drift": composition.drift,

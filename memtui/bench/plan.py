@@ -69,7 +69,7 @@ class BenchWindow:
     """A measured stretch of load.
 
     Attributes:
-        begin_ns: monotonic start.
+        start_ns: monotonic start.
         end_ns: end of the last call in the window.
         calls: number of calls in the window.
         block_ns: mean duration of a call in each block; a block is the calls between two readings of the clock.
@@ -79,7 +79,7 @@ class BenchWindow:
         load_ns: time in calls, where other work was done between them.
     """
 
-    begin_ns: int
+    start_ns: int
     end_ns: int
     calls: int
     block_ns: tuple[float, ...]
@@ -91,7 +91,7 @@ class BenchWindow:
     @property
     def wall_ns(self) -> int:
         """Time in calls."""
-        return self.end_ns - self.begin_ns if self.load_ns is None else self.load_ns
+        return self.end_ns - self.start_ns if self.load_ns is None else self.load_ns
 
     @property
     def call_ns(self) -> float:

@@ -276,9 +276,9 @@ def evaluate(
 
 def _energy(window: BenchWindow, series: Series) -> WindowEnergy:
     if not len(series.t_ns):
-        no_energy = Energy(window.begin_ns, window.end_ns, None, series.reason)
+        no_energy = Energy(window.start_ns, window.end_ns, None, series.reason)
         return WindowEnergy(no_energy, no_energy)
-    span = window.begin_ns, window.end_ns, series.limit_w
+    span = window.start_ns, window.end_ns, series.limit_w
     return WindowEnergy(
         from_counter(series.t_ns, series.energy_j, *span), from_power(series.t_ns, series.power_w, *span)
     )
@@ -321,7 +321,7 @@ def _sensor(windows: Sequence[BenchWindow], series: Series) -> Averages | None:
     """Return the averages of the sensor's readings in all windows; None without readings."""
     inside = np.zeros(len(series.t_ns), bool)
     for window in windows:
-        inside |= (series.t_ns >= window.begin_ns) & (series.t_ns <= window.end_ns)
+        inside |= (series.t_ns >= window.start_ns) & (series.t_ns <= window.end_ns)
     return averages(series.power_w[inside])
 
 

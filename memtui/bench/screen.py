@@ -74,7 +74,7 @@ def updated(view: BenchView, message: SweepMessage) -> BenchView:
 
 
 def _view_of(row: FinishedRow) -> BenchRow:
-    return BenchRow(row.line.cells, row.label, row.words, row.ok, row.line.reference, row.name)
+    return BenchRow(row.line.cells, row.label, row.notes, row.ok, row.line.reference, row.name)
 
 
 class BenchScreen(ListScreen):

@@ -40,9 +40,9 @@ from memtui.bench.schema import (
 )
 from memtui.bench.undisturbed_blocks import quiet_blocks
 from memtui.core.errors import FAILURE, UserError
+from memtui.core.json_fields import to_json
 from memtui.core.os_errors import why
-from memtui.core.plain_data import to_plain
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.session.columns import columns_of, insert_statement
 from memtui.session.file_format import (
     SessionError,
@@ -144,7 +144,7 @@ class Database:
 
     def start_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:
         """Insert a run and return its name."""
-        name, text = secrets.token_hex(8), canonical(to_plain(plan))
+        name, text = secrets.token_hex(8), canonical(to_json(plan))
         self._insert_record("run", RunRecord(name, time.time_ns(), socket.gethostname(), text, idle_w, idle_reason))
         return name
 
@@ -368,7 +368,7 @@ class Database:
             raise self._unwritable(error) from None
 
     def _unwritable(self, error: sqlite3.Error) -> DatabaseError:
-        return DatabaseError(f"{self.path}: cannot be written: {visible(str(error)[:120])}", FAILURE)
+        return DatabaseError(f"{self.path}: cannot be written: {printable(str(error)[:120])}", FAILURE)
 
     def _damaged(self, what: str) -> DatabaseError:
         return DatabaseError(f"{self.path}: is damaged: {what}")

@@ -31,7 +31,7 @@ class FinishedRow:
     line: text.BenchLine
     label: str
     name: str
-    words: tuple[str, ...]
+    notes: tuple[str, ...]
     ok: bool
 
     @classmethod

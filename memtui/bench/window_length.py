@@ -14,7 +14,7 @@ from typing import Any
 from memtui.analysis.robust_mean import mean_interval
 from memtui.bench.result import MEASURED, BenchRow
 from memtui.bench.text import NONE
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 
 LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 QUICK_LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -96,7 +96,7 @@ def shortest(points: Sequence[LengthPoint], what: str) -> float | None:
 def to_dict(points: Sequence[LengthPoint]) -> dict[str, Any]:
     """Return a JSON-ready object."""
     return {
-        "points": to_plain(points),
+        "points": to_json(points),
         "shortest_s": {what: shortest(points, what) for what in ("time", "energy")},
         "enough": ENOUGH,
     }

@@ -7,7 +7,7 @@ import sys
 from memtui.bench.configuration import Configuration
 from memtui.bench.messages import MeasureRequest, PowerSettled, Ready, Reply, reply_of
 from memtui.bench.plan import BenchPlan
-from memtui.core.plain_data import from_plain
+from memtui.core.json_fields import from_json
 from memtui.core.processes import JsonLineProcess
 
 
@@ -25,9 +25,9 @@ class WorkerProcess(JsonLineProcess):
             device: ``cpu`` or ``cuda:N``.
             threads: threads of the worker; 0: one less than the number of CPUs.
         """
-        argv = ["-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
+        argv = ["-P", "-m", "memtui.bench.torch.worker", "--device", device, "--threads", str(threads)]
         super().__init__([sys.executable, *argv])
-        self.device = from_plain(Ready, self.ready)
+        self.device = from_json(Ready, self.ready)
 
     def measure(self, configuration: Configuration, plan: BenchPlan) -> None:
         """Request a measurement; ``receive`` returns its result. Raises WorkerEnded."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from memtui.core.console import Console
 from memtui.core.errors import UserError
 from memtui.core.options import LETTERS
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.reports.comparison.common_windows import differ, in_same_windows
 from memtui.reports.comparison.model import CommonWindows, ComparedSession
 from memtui.reports.comparison.text import read, same_windows, text, to_dict
@@ -52,7 +52,7 @@ def compare(args: argparse.Namespace, console: Console) -> int:
         else:
             with console.progress("reading page sets"):
                 same = same_windows(sessions, readers)
-            console.print("\n".join(map(visible, text(sessions, same))))
+            console.print("\n".join(map(printable, text(sessions, same))))
     return 0
 
 

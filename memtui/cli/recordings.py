@@ -70,11 +70,11 @@ def _mark(args: argparse.Namespace, console: Console) -> int:
     import time
 
     from memtui.core.options import MARK_CHARACTERS
-    from memtui.core.text import storable
+    from memtui.core.text import utf8_safe
     from memtui.recording.client import choices, choose, observer_of, send_request, sole_recording
 
     t_ns = time.monotonic_ns()
-    text = storable(args.text)
+    text = utf8_safe(args.text)
     if not 0 < len(text) <= MARK_CHARACTERS:
         raise UserError(f"a mark has 1 to {MARK_CHARACTERS} characters, not {len(text)}")
     recordings, notice = _recordings(), ""

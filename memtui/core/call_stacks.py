@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 
 MOST_STACKS = 1 << 20  # numbers, those of callers included
 MOST_CALLS = 1 << 13  # of a stack
@@ -85,7 +85,7 @@ class CallStacks:
         """Return the number of a frame; -1: there is no room for it."""
         number = self._frames.get(frame)
         if number is None:
-            short = Frame(storable(frame.function)[:MOST_FUNCTION], storable(frame.file)[:MOST_FILE], frame.line)
+            short = Frame(utf8_safe(frame.function)[:MOST_FUNCTION], utf8_safe(frame.file)[:MOST_FILE], frame.line)
             if not 0 <= frame.line < MOST_LINE:
                 raise ValueError("a line out of range")
             number = self._frames.get(short)

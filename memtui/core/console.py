@@ -11,7 +11,7 @@ from typing import Any
 
 from memtui.core.errors import complain
 from memtui.core.progress_line import ProgressLine, above_line
-from memtui.core.text import visible, wrapped
+from memtui.core.text import printable, wrapped
 
 JSON_VERSION = 1  # of the documents that other programs read: it rises when a key changes its meaning or is removed
 
@@ -51,11 +51,11 @@ class Console:
     def print(self, text: str) -> None:
         """Print a result above a progress line. Line breaks stay, other characters are made printable."""
         with above_line():
-            print("\n".join(map(visible, text.split("\n"))), flush=True)
+            print("\n".join(map(printable, text.split("\n"))), flush=True)
 
     def print_line(self, text: str) -> None:
         """Print a result of one line, which line breaks in what it quotes do not end."""
-        self.print(visible(text))
+        self.print(printable(text))
 
     def print_page(self, text: str, indent: int) -> None:
         """Print a result whose lines begin with a name; on a terminal what is too wide goes on under its text.
@@ -79,7 +79,7 @@ class Console:
         """Print one line on standard error that is not a result; nothing for an empty text."""
         if text:
             with above_line():
-                complain(visible(f"memtui {self.verb}: {text}"))
+                complain(printable(f"memtui {self.verb}: {text}"))
 
     def progress(self, doing: str, *, wanted: bool = True, silent_since_s: float | None = None) -> ProgressLine:
         """Return a line that shows what the command does while it is entered, see ``ProgressLine``."""

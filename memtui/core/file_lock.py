@@ -59,7 +59,7 @@ def holder_of(path: Path) -> int:
 def lock_holder(fd: int) -> int:
     """Return the process that has the lock on an open file, from /proc/locks; 0 when it is not listed there."""
     file = os.fstat(fd)
-    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    file_id = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     try:
         lines = _LOCKS.read_text().splitlines()
     except OSError:
@@ -67,6 +67,6 @@ def lock_holder(fd: int) -> int:
     # 1: FLOCK  ADVISORY  WRITE 5561 00:15:98765 0 EOF; a line with -> is a process that waits.
     for line in lines:
         fields = line.split()
-        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == place and fields[4].isdigit():
+        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == file_id and fields[4].isdigit():
             return int(fields[4])
     return 0

@@ -17,7 +17,7 @@ from memtui.core.os_errors import CREATE, WRITE, refused
 from memtui.core.small_file import read_small
 
 
-def replace_whole(path: Path, text: str, mode: int = 0o666) -> None:
+def write_atomically(path: Path, text: str, mode: int = 0o666) -> None:
     """Replace a file atomically: a reader, at any time and after any crash, sees the old text or the new one.
 
     Args:
@@ -91,7 +91,7 @@ def check_folder(folder: Path, path: Path | None = None) -> None:
 def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
     """Replace a file atomically, with mode 0600. Raises UserError, whose text ends with ``remedy``."""
     try:
-        replace_whole(path, text, 0o600)
+        write_atomically(path, text, 0o600)
     except OSError as error:
         raise unwritable(path, error, remedy) from None
 

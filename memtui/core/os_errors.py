@@ -118,9 +118,9 @@ def _closed(path: Path) -> str:
 
 def _of_rights(path: Path) -> str:
     """Return the remedy for a missing right: whom to ask for it."""
-    for place in (path, *path.absolute().parents):
+    for parent in (path, *path.absolute().parents):
         try:
-            owner = place.stat().st_uid
+            owner = parent.stat().st_uid
         except OSError:
             continue
         if hasattr(os, "geteuid") and owner == os.geteuid():

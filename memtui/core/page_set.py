@@ -125,9 +125,9 @@ class PageSet:
         """Return the pages that are in this one only."""
         bits = self.bits.copy()
         if len(other.blocks):
-            place = np.minimum(np.searchsorted(other.blocks, self.blocks), len(other.blocks) - 1)
-            both = other.blocks[place] == self.blocks
-            bits[both] &= ~other.bits[place[both]]
+            index = np.minimum(np.searchsorted(other.blocks, self.blocks), len(other.blocks) - 1)
+            both = other.blocks[index] == self.blocks
+            bits[both] &= ~other.bits[index[both]]
         used = bits.any(axis=1)
         huge, giant = np.setdiff1d(self.huge, other.huge), np.setdiff1d(self.giant, other.giant)
         return PageSet(self.blocks[used], bits[used], huge, giant)

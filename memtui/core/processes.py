@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.plain_data import from_plain_union, to_plain
+from memtui.core.json_fields import from_json_union, to_json
 
 _PR_SET_PDEATHSIG = 1
 STARTING_S = 120.0  # importing torch is slow from a slow disk
@@ -62,13 +62,13 @@ class JsonLineProcess:
         """Send a message, a dataclass, to the child. Raises WorkerEnded."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(to_plain(message)).encode() + b"\n")
+            self._process.stdin.write(json.dumps(to_json(message)).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise WorkerEnded(self._how_it_ended()) from None
 
     def receive_message(self, seconds: float) -> dict[str, Any] | None:
-        """Return the next message; None when none came within so many seconds. Raises WorkerEnded."""
+        """Return the next message; None when none came within that many seconds. Raises WorkerEnded."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         while b"\n" not in self._buffer:
@@ -199,14 +199,14 @@ class BackgroundTask(Generic[Progress]):
         return True
 
     def receive_messages(self, seconds: float) -> list[Progress | WorkEnded | WorkFailed]:
-        """Return the messages that came since the last call; wait for the first of them, but only so many seconds."""
+        """Return the messages that came since the last call; wait at most that many seconds for the first."""
         if self._early:
             early, self._early = self._early, []
             return early
         return self._read(seconds)
 
     def receive_all(self, seconds: float) -> None:
-        """Receive messages until the end of the work, but only so many seconds. Those of its progress are lost."""
+        """Receive messages until the end of the work, at most that many seconds. Those of its progress are lost."""
         deadline_s = time.monotonic() + seconds
         while not self.over and (left_s := deadline_s - time.monotonic()) > 0:
             self._read(left_s)
@@ -227,7 +227,7 @@ class BackgroundTask(Generic[Progress]):
             self.over = not chunk
             self._buffer += chunk
         *lines, self._buffer = self._buffer.split(b"\n")
-        messages = [from_plain_union(self._types, json.loads(line)) for line in lines]
+        messages = [from_json_union(self._types, json.loads(line)) for line in lines]
         for message in messages:
             self.note(message)
         return messages
@@ -261,7 +261,7 @@ def _child(work: Work, write_fd: int) -> int:
         os.dup2(nothing, fd)
 
     def send(message: object) -> None:
-        os.write(write_fd, json.dumps(to_plain(message), separators=(",", ":")).encode() + b"\n")
+        os.write(write_fd, json.dumps(to_json(message), separators=(",", ":")).encode() + b"\n")
 
     try:
         send(WorkEnded(tuple(work(send))))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TextIO
 
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.core.units import span
 
 TERMINAL_FIRST_S, TERMINAL_EVERY_S = 0.7, 0.5  # from the start of the work; importing the command came before
@@ -179,7 +179,7 @@ class ProgressLine:
 
     def _write(self) -> None:
         far = f": {self._far}" if self._far else ""
-        text = visible(f"{self._head}{self._doing}{far}")
+        text = printable(f"{self._head}{self._doing}{far}")
         after = f"{self._rest()} ({span(round(time.monotonic() - self._start_s))})"
         try:
             if self.on_terminal:

@@ -1,7 +1,7 @@
 """Makes text from other programs safe to show, and suggests the closest known name for an unknown one.
 
 Commands, reasons, paths, and names of files, VMAs and tensors may contain anything. A session stores them as they are.
-All output to a terminal passes ``visible``, and output that a spreadsheet may read passes ``csv_cell``.
+All output to a terminal passes ``printable``, and output that a spreadsheet may read passes ``csv_cell``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def short_command(command: str, characters: int) -> str:
 
     The folder of the program is always left out, the folders of other words where room is short, and then the end.
     """
-    text = visible(program_first(command))
+    text = printable(program_first(command))
     if len(text) > characters:
         text = without_folders(command)
     return text if len(text) <= characters else text[: characters - 1] + "…"
@@ -36,7 +36,7 @@ def short_command(command: str, characters: int) -> str:
 
 def without_folders(command: str) -> str:
     """Return a command line without the folders of its words: ``python …/train.py --lr 3``."""
-    return " ".join(map(_without_folder, visible(program_first(command)).split(" ")))
+    return " ".join(map(_without_folder, printable(program_first(command)).split(" ")))
 
 
 def _without_folder(word: str) -> str:
@@ -45,7 +45,7 @@ def _without_folder(word: str) -> str:
     return f"…/{name}" if len(folder) > 1 and name and "=" not in folder and "://" not in word else word
 
 
-def visible(text: str) -> str:
+def printable(text: str) -> str:
     r"""Return one line of printable characters: control characters and invisible ones are escaped.
 
     Control characters become ``\x1b`` and ``\n``, bytes that are not UTF-8 (surrogate escapes) ``\xff``, and bidi
@@ -76,8 +76,8 @@ def wrapped(line: str, columns: int, indent: int) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """Return ``visible`` of a message that may quote anything; long words, and a long text, are cut in the middle."""
-    text = visible(text)
+    """Return ``printable`` of a message that may quote anything; long words, and a long text, are cut in the middle."""
+    text = printable(text)
     if len(text) > _LINE_CHARACTERS:
         text = " ".join(cut_middle(word, _WORD_CHARACTERS) for word in text.split(" "))
     return cut_middle(text, _LINE_CHARACTERS)
@@ -101,7 +101,7 @@ def _show(char: str) -> str:
     return f"<U+{code:04X}>"
 
 
-def storable(text: str) -> str:
+def utf8_safe(text: str) -> str:
     r"""Return text that UTF-8 can encode: surrogate escapes become ``\xff``, everything else stays as it is."""
     if text.isascii():
         return text
@@ -114,8 +114,8 @@ def storable(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """Return a cell that a spreadsheet takes for text: ``visible``, with ``'`` before a formula."""
-    return ("'" if text.startswith(_FORMULA) else "") + visible(text)
+    """Return a cell that a spreadsheet takes for text: ``printable``, with ``'`` before a formula."""
+    return ("'" if text.startswith(_FORMULA) else "") + printable(text)
 
 
 def nearest(word: str, names: Iterable[str], otherwise: str = "") -> str:

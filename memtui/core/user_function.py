@@ -28,10 +28,10 @@ def load_function(path: Path, function: str, module_name: str) -> Callable[..., 
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent.resolve()))
     spec.loader.exec_module(module)
-    found = getattr(module, function, None)
-    if not callable(found):
+    loaded = getattr(module, function, None)
+    if not callable(loaded):
         raise NoFunction(f"{path} has no function {function}; {_suggestion(function, module)}")
-    return found
+    return loaded
 
 
 def _suggestion(function: str, module: ModuleType) -> str:

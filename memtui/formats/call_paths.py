@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 
 MOST_CALL, MOST_PATH, MOST_PATHS = 500, 4000, 4 << 20  # characters of a call, of those around it too, of all paths
 
@@ -56,4 +56,4 @@ def path_of(names: Iterable[str], separator: str) -> str:
 
 def call_name(call: str) -> str:
     """Return a call as a part of a path."""
-    return storable(call.replace("/", "\N{DIVISION SLASH}"))[:MOST_CALL]
+    return utf8_safe(call.replace("/", "\N{DIVISION SLASH}"))[:MOST_CALL]

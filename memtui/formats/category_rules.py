@@ -52,7 +52,7 @@ class Subject(NamedTuple):
 
 
 FIELDS = ("kind", "phase", "layer", "layer_type", "operator", "tag")
-_WORDS = {"kind": CATEGORIES, "phase": PHASES}  # fields with a fixed vocabulary
+_CHOICES = {"kind": CATEGORIES, "phase": PHASES}  # fields with a fixed vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,9 @@ def _pattern(field: str, given: Any, flags: re.RegexFlag) -> re.Pattern[str]:
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise ValueError(f"{field} is a pattern, or a list of some")
     pattern = re.compile("|".join(map(fnmatch.translate, texts)), flags)
-    words = _WORDS.get(field)
-    if words and not any(map(pattern.match, words)):
-        raise ValueError(f"{field} is one of {', '.join(words)}, not {texts[0]}")
+    choices = _CHOICES.get(field)
+    if choices and not any(map(pattern.match, choices)):
+        raise ValueError(f"{field} is one of {', '.join(choices)}, not {texts[0]}")
     return pattern
 
 

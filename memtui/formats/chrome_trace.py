@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import PHASES, StepTrace
 from memtui.core.call_stacks import MOST_LINE, CallStacks, Frame
-from memtui.core.text import storable, visible
+from memtui.core.text import printable, utf8_safe
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats import reading
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
@@ -148,7 +148,7 @@ class Events:
         size, total = args["Bytes"], args.get("Total Allocated", 0)
         kind, number, address = args.get("Device Type", 0), args.get("Device Id", -1), args.get("Addr", 0)
         if not all(type(value) is int for value in (size, total, kind, number, address)):
-            raise ValueError("a number of a memory event is none")
+            raise ValueError("a number of a memory event is not a whole number")
         device = MAIN_MEMORY if kind == 0 else f"cuda:{number}" if kind == 1 else f"device {kind}:{number}"
         changes, t_ns = self.changes[device[:64]], _time(event)
         changes.t_ns.append(t_ns)
@@ -200,7 +200,7 @@ def _refuse_own_export(document: Any) -> None:
     """Raise NotImportable for what ``memtui export --to chrome`` writes of a whole session."""
     about = document.get("otherData") if isinstance(document, dict) else None
     if isinstance(about, dict) and "memtui_version" in about:
-        session = visible(str(about.get("session")))[:_MOST_TITLE]
+        session = printable(str(about.get("session")))[:_MOST_TITLE]
         why = "is for viewers of traces; open the session itself (memtui replay)"
         raise NotImportable(f"is what memtui exported of {session} (--to chrome), which {why}")
 
@@ -419,7 +419,7 @@ def _fit(paths: CallPaths, names: _Chain, separator: str) -> str:
 def _innermost_first(names: _Chain) -> Iterator[str]:
     while names is not None:
         name, names = names
-        yield storable(name[:MOST_CALL])[:MOST_CALL]
+        yield utf8_safe(name[:MOST_CALL])[:MOST_CALL]
 
 
 def _frame(name: str) -> Frame:

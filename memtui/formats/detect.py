@@ -14,7 +14,7 @@ from typing import Any
 
 from memtui.core.errors import UserError
 from memtui.core.os_errors import READ, refused
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.formats import memray_capture, mxnet_log, reading, zpp
 from memtui.formats.certainty import MOST_LINES, most_certain
 from memtui.formats.imported import Imported, NotImportable
@@ -68,7 +68,7 @@ def import_file(path: Path, form: str = "") -> Imported:
     """
     with open_input(path) as source:
         imported = _import(source, form)
-    return replace(imported, about=replace(imported.about, file=storable(Path(name_of(path)).name)))
+    return replace(imported, about=replace(imported.about, file=utf8_safe(Path(name_of(path)).name)))
 
 
 def may_be_imported(path: Path) -> bool:
@@ -87,14 +87,14 @@ def may_be_imported(path: Path) -> bool:
 
 def _whole_lines(source: Input) -> Iterator[bytes]:
     """Yield a file in pieces that end with a line. Raises NotImportable for one that is too large to be a log."""
-    begin = b""  # of a line
+    unfinished = b""  # of a line
     size_bytes = 0
     while piece := source.read():
         check_size(size_bytes := size_bytes + len(piece), MOST_BYTES)
-        lines, end, rest = (begin + piece).rpartition(b"\n")
+        lines, end, rest = (unfinished + piece).rpartition(b"\n")
         yield lines + end
-        begin = rest[:_MOST_LINE_BYTES]
-    yield begin
+        unfinished = rest[:_MOST_LINE_BYTES]
+    yield unfinished
 
 
 def import_bytes(data: bytes, form: str = "") -> Imported:
@@ -130,7 +130,7 @@ def _import_any(source: Input, form: str) -> Imported:
         try:
             document = _document(source)
         except NotImportable as error:
-            if not source.at_begin:
+            if not source.at_start:
                 raise
             damaged = error  # or a log that begins with a time in brackets
         else:
@@ -164,17 +164,17 @@ def _document(source: Input) -> Any:
     from memtui.formats.json_stream import JsonStream
 
     def events() -> Events:
-        found, items = Events(), text.items()
-        reading.parsed_by(found)
+        parsed, items = Events(), text.items()
+        reading.parsed_by(parsed)
         first = []
         for event in itertools.islice(items, MOST_LINES):
             first.append(event)
             if text.kept_bytes >= _MOST_FIRST_BYTES:
                 break
         text.commit()
-        found.add_first(first)
-        found.add(items)
-        return found
+        parsed.add_first(first)
+        parsed.add(items)
+        return parsed
 
     text = JsonStream(source)
     try:

@@ -57,13 +57,13 @@ class Input:
         self._failure = ""  # what of the file was read meanwhile is lost, so no more of it is read
         raw: IO[bytes] = io.BufferedReader(self._counted, CHUNK_BYTES)
         self._file = raw
-        begin = self._checked(lambda: raw.peek(8)[:8])  # type: ignore[attr-defined]
+        head = self._checked(lambda: raw.peek(8)[:8])  # type: ignore[attr-defined]
         for mark, (name, unpack) in _PACKED.items():
-            if begin.startswith(mark):
+            if head.startswith(mark):
                 self._packed, self._file = name, unpack(raw)
 
     @property
-    def at_begin(self) -> bool:
+    def at_start(self) -> bool:
         """Whether all of the file is still to be read."""
         return self._read_bytes == 0
 
@@ -100,7 +100,7 @@ class Input:
 
     def regular_file(self) -> IO[bytes] | None:
         """Return the file itself, for a reader that starts at its beginning; None of a pipe and of a packed file."""
-        return self._stored if self._total_bytes and not self._packed and self.at_begin else None
+        return self._stored if self._total_bytes and not self._packed and self.at_start else None
 
     def _read(self, count: int) -> bytes:
         return self._checked(lambda: self._file.read(count))

@@ -24,9 +24,9 @@ class JsonStream:
 
     def __init__(self, source: Input) -> None:
         self._source = source
-        self._kept: list[bytes] | None = []
+        self._uncommitted: list[bytes] | None = []
         self._kept_bytes = 0
-        self._text, self._at = "", 0
+        self._text, self._position = "", 0
         self._before = 0  # characters before those in ``_text``
         self._by_many = True  # whether several values at once were not tried in vain in ``_text``
         self._ended = False
@@ -35,7 +35,7 @@ class JsonStream:
     @property
     def committed(self) -> bool:
         """Whether ``commit`` was called."""
-        return self._kept is None
+        return self._uncommitted is None
 
     @property
     def kept_bytes(self) -> int:
@@ -44,19 +44,19 @@ class JsonStream:
 
     def commit(self) -> None:
         """Keep no bytes any more: the format is certain."""
-        self._kept = None
+        self._uncommitted = None
 
     def give_back(self) -> None:
         """Return all bytes to the file, unless ``commit`` was called."""
-        if self._kept is not None:
-            self._source.unread(b"".join(self._kept))
+        if self._uncommitted is not None:
+            self._source.unread(b"".join(self._uncommitted))
 
     def peek(self) -> str:
         """Return the next character that is not white space; none at the end."""
         while True:
-            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._text):
-                return self._text[self._at]
+            self._position = _SPACE.match(self._text, self._position).end()  # type: ignore[union-attr]
+            if self._position < len(self._text):
+                return self._text[self._position]
             if not self._more():
                 return ""
 
@@ -65,7 +65,7 @@ class JsonStream:
         self.peek()
         while True:
             try:
-                value, end = _decode(self._text, self._at)
+                value, end = _decode(self._text, self._position)
             except RecursionError:
                 raise nested_without_end() from None
             except StopIteration as error:
@@ -77,20 +77,20 @@ class JsonStream:
             else:
                 # A number may go on behind what was read: of "1e+" it is the "1".
                 if type(value) not in (int, float) or end < len(self._text) - _CUT or not self._much_more():
-                    self._at = end
+                    self._position = end
                     return value
 
     def items(self) -> Iterator[Any]:
         """Yield the values of the list that comes next."""
         self._take("[")
         if self.peek() == "]":
-            self._at += 1
+            self._position += 1
             return
         while True:
             yield from self._many()
             yield self.value()
             if self.peek() == "]":
-                self._at += 1
+                self._position += 1
                 return
             self._take(",")
 
@@ -98,34 +98,34 @@ class JsonStream:
         """Yield the keys of the object that comes next; the value of each is to be read before the next one."""
         self._take("{")
         if self.peek() == "}":
-            self._at += 1
+            self._position += 1
             return
         while True:
             if self.peek() != '"':
-                self._fail("Expecting property name enclosed in double quotes", self._at)
+                self._fail("Expecting property name enclosed in double quotes", self._position)
             key = self.value()
             self._take(":")
             yield key
             if self.peek() == "}":
-                self._at += 1
+                self._position += 1
                 return
             self._take(",")
 
     def end(self) -> None:
         """Check that nothing follows."""
         if self.peek():
-            self._fail("Extra data", self._at)
+            self._fail("Extra data", self._position)
 
     def _many(self) -> list[Any]:
         """Return some objects of a list, and be before the next one; none where the text has no end of one to cut at.
 
         A cut that is not between two of them leaves no valid list, or ends behind this one.
         """
-        cut = self._text.rfind("},", self._at) + 1 if self._by_many else 0
-        if cut <= self._at:
+        cut = self._text.rfind("},", self._position) + 1 if self._by_many else 0
+        if cut <= self._position:
             return []
         values: list[Any] = []
-        text = f"[{self._text[self._at : cut]}]"
+        text = f"[{self._text[self._position : cut]}]"
         try:
             values, end = _decode(text, 0)
         except (ValueError, StopIteration, RecursionError):
@@ -133,25 +133,25 @@ class JsonStream:
         if end < len(text):  # inside of an object, or behind the end of this list
             self._by_many = False
             return []
-        self._at = cut + 1
+        self._position = cut + 1
         return values
 
     def _take(self, wanted: str) -> None:
         if self.peek() != wanted:
-            self._fail(f"Expecting '{wanted}' delimiter", self._at)
-        self._at += 1
+            self._fail(f"Expecting '{wanted}' delimiter", self._position)
+        self._position += 1
 
-    def _more_or_fail(self, what: str, at: int) -> None:
+    def _more_or_fail(self, what: str, position: int) -> None:
         """Read on where an error may be that of a value that is cut."""
-        cut = at >= len(self._text) - _CUT or what.startswith("Unterminated string")
+        cut = position >= len(self._text) - _CUT or what.startswith("Unterminated string")
         if not cut or not self._much_more():
-            self._fail(what, at)
+            self._fail(what, position)
 
     def _much_more(self) -> bool:
         """Read on, as much again as there is of a value; return False at the end."""
-        wanted = 2 * (len(self._text) - self._at)
+        wanted = 2 * (len(self._text) - self._position)
         if wanted > 2 * _MOST_VALUE:
-            self._fail("A value without end", self._at)
+            self._fail("A value without end", self._position)
         if not self._more():
             return False
         while len(self._text) < wanted and self._more():
@@ -164,17 +164,17 @@ class JsonStream:
             return False
         raw = self._source.read()
         self._ended = not raw
-        if self._kept is not None:
-            self._kept.append(raw)
+        if self._uncommitted is not None:
+            self._uncommitted.append(raw)
             self._kept_bytes += len(raw)
             check_size(self._kept_bytes, MOST_BYTES)
         try:
             text = self._decoder.decode(raw, self._ended)
         except UnicodeDecodeError as error:
             raise damaged_json(error) from None
-        self._before += self._at
-        self._text, self._at, self._by_many = self._text[self._at :] + text, 0, True
+        self._before += self._position
+        self._text, self._position, self._by_many = self._text[self._position :] + text, 0, True
         return True
 
-    def _fail(self, what: str, at: int) -> NoReturn:
-        raise damaged_json(f"{what}: character {self._before + at}")
+    def _fail(self, what: str, position: int) -> NoReturn:
+        raise damaged_json(f"{what}: character {self._before + position}")

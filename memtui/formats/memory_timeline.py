@@ -105,9 +105,9 @@ def _parse_raw(document: Any) -> Imported:
     if len(times) and (times.min() < 0 or times.max() >= _MOST):
         raise NotImportable("a time is out of range")
     if ((table[:, 1] < _PREEXISTING) | (table[:, 1] > _DESTROY)).any():
-        raise NotImportable("an action of its timeline is none")
+        raise NotImportable("an action of its timeline is not a number of an action")
     if ((table[:, 3] < 0) | (table[:, 3] >= len(_OF_TORCH))).any():
-        raise NotImportable("a category of its timeline is none")
+        raise NotImportable("a category of its timeline is not a number of a category")
     before: dict[int, int] = {}
     for _, _, size, category in table[table[:, 1] == _PREEXISTING].tolist():
         before[_OF_TORCH[category]] = before.get(_OF_TORCH[category], 0) + _size(size)

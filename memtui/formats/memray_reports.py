@@ -128,8 +128,8 @@ def _of_page(text: str) -> Imported:
 
 def _of_table(rows: list[Any], stacks: CallStacks) -> Iterator[_Sum]:
     for row in rows:
-        function, _, place = unescape(row["stack_trace"]).partition(" at ")
-        file, _, line = place.rpartition(":")
+        function, _, location = unescape(row["stack_trace"]).partition(" at ")
+        file, _, line = location.rpartition(":")
         yield _sum(stacks, [_call(function, file, line)], row["size"], row["n_allocations"])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.certainty import share_of
 from memtui.formats.imported import Imported, NotImportable, Part
@@ -36,7 +36,7 @@ def parse(document: Any) -> Imported:
         raw_sums = checked_sums(document)
     except ValueError as error:
         raise NotImportable(str(error)) from None
-    sums = {storable(key): (total, tuple(map(storable, tags))) for key, (total, tags) in raw_sums.items()}
+    sums = {utf8_safe(key): (total, tuple(map(utf8_safe, tags))) for key, (total, tags) in raw_sums.items()}
     ledger = Ledger()
     for row, (key, (total, _)) in enumerate(sums.items()):
         ledger.allocate(row, int(total), key, category=kind_of_key(key))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from memtui.core.samples import Event
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.certainty import lines_of, share_of
 from memtui.formats.imported import Imported, NotImportable, Part, Warnings
@@ -40,7 +40,9 @@ _ABSENT = (
 
 def certainty(data: bytes) -> float:
     """Return the share of lines of the patch from its first allocation on, which may be anywhere; 0 without any."""
-    starts = [found[0].start() for beginning in (_ALLOCATE, _IN_MB) if (found := _allocation(beginning, data))]
+    starts = [
+        allocation[0].start() for beginning in (_ALLOCATE, _IN_MB) if (allocation := _allocation(beginning, data))
+    ]
     return share_of(lines_of(data, min(starts)), _is_of_patch) if starts else 0.0
 
 
@@ -95,4 +97,4 @@ def parse(data: bytes) -> Imported:
 
 
 def _text(raw: bytes) -> str:
-    return storable(raw.decode("utf-8", "surrogateescape"))[:MOST_CHARACTERS]
+    return utf8_safe(raw.decode("utf-8", "surrogateescape"))[:MOST_CHARACTERS]

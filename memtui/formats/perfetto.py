@@ -11,7 +11,7 @@ import struct
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import cache
 
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.formats.timeline import Counter, Group, Instant, Item, Slice, Track, Value
 
 SUFFIX = ".pftrace"
@@ -58,7 +58,7 @@ def message(field: int, *parts: bytes) -> bytes:
 
 def text(field: int, value: str) -> bytes:
     """Return a field that is a text."""
-    return message(field, storable(value).encode())
+    return message(field, utf8_safe(value).encode())
 
 
 def trace(attributes: Mapping[str, int | str], clock: tuple[int, int | None], items: Iterable[Item]) -> Iterator[bytes]:

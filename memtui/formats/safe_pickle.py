@@ -32,8 +32,8 @@ _BINGET, _LONG_BINGET, _BINPUT, _LONG_BINPUT = b"hjqr"
 _MARK, _SETITEMS, _SETITEM, _APPENDS, _APPEND, _STOP = b"(usea."
 _DICT, _LIST, _TUPLE, _TUPLE_OF_MARK, _BINFLOAT = b"}])tG"
 (_MEMOIZE,), (_LONG1,) = pickle.MEMOIZE, pickle.LONG1
-_MADE: dict[int, Callable[[], Any]] = {_DICT: dict, _LIST: list, _TUPLE: tuple, pickle.NONE[0]: type(None)}
-_MADE |= {pickle.NEWTRUE[0]: partial(bool, 1), pickle.NEWFALSE[0]: bool}
+_CONSTRUCTORS: dict[int, Callable[[], Any]] = {_DICT: dict, _LIST: list, _TUPLE: tuple, pickle.NONE[0]: type(None)}
+_CONSTRUCTORS |= {pickle.NEWTRUE[0]: partial(bool, 1), pickle.NEWFALSE[0]: bool}
 (_SHORT_TEXT,) = pickle.SHORT_BINUNICODE
 _TEXT_LENGTHS = {pickle.SHORT_BINUNICODE[0]: 1, pickle.BINUNICODE[0]: 4, pickle.BINUNICODE8[0]: 8}  # bytes of them
 _INTEGERS = {pickle.BININT1[0]: (1, False), pickle.BININT2[0]: (2, False), pickle.BININT[0]: (4, True)}  # bytes, signed
@@ -119,9 +119,9 @@ class _Machine:
                 stack.append(integer(data[position : position + size], "little", signed=signed))
                 position += size
             elif code == _LONG1:
-                begin = position + 1
-                position = begin + data[position]
-                stack.append(integer(data[begin:position], "little", signed=True))
+                start = position + 1
+                position = start + data[position]
+                stack.append(integer(data[start:position], "little", signed=True))
             elif (
                 code == _SHORT_TEXT
                 and (text := texts.get(data[position + 1 : position + 1 + data[position]])) is not None
@@ -134,8 +134,8 @@ class _Machine:
                 else:
                     self._below.append(stack)
                     stack = self._stack = []
-            elif code in _MADE:
-                stack.append(_MADE[code]())
+            elif code in _CONSTRUCTORS:
+                stack.append(_CONSTRUCTORS[code]())
             elif code in _OF_MARK:
                 values, stack = stack, self._below.pop()
                 self._stack = stack
@@ -166,8 +166,8 @@ class _Machine:
         """Return bytes that follow an instruction, and go on behind them."""
         if self._position + size > len(self._data):
             self._read_on(size)
-        begin, self._position = self._position, self._position + size
-        argument = self._data[begin : self._position]
+        start, self._position = self._position, self._position + size
+        argument = self._data[start : self._position]
         if len(argument) < size:
             raise IndexError
         return argument
@@ -177,14 +177,14 @@ class _Machine:
         stack, memo = self._stack, self._memo
         if code != _APPENDS or not stack or stack[-1] != [] or type(stack[-1]) is not list:
             return False
-        known = self._lists.get(references)
-        if known is None:
+        shared = self._lists.get(references)
+        if shared is None:
             indices = [int.from_bytes(far or near, "little") for far, near in _REFERENCE.findall(references)]
-            known = _Shared(memo[index] if index < len(memo) else self._far[index] for index in indices)
-            _keep(self._lists, references, known)
+            shared = _Shared(memo[index] if index < len(memo) else self._far[index] for index in indices)
+            _keep(self._lists, references, shared)
         if memo and memo[-1] is stack[-1]:
-            memo[-1] = known
-        stack[-1] = known
+            memo[-1] = shared
+        stack[-1] = shared
         return True
 
     # Instructions that take all values above the last mark.
@@ -250,10 +250,10 @@ class _Machine:
     def _push_short_tuple(self, length: int) -> None:
         values = tuple(reversed([self._stack.pop() for _ in range(length)]))
         if all(type(value) is int and value.bit_length() <= _MOST_KEY_BITS for value in values):
-            known = self._tuples.get(values)
-            if known is None:
-                known = _keep(self._tuples, values, values)
-            values = known
+            shared = self._tuples.get(values)
+            if shared is None:
+                shared = _keep(self._tuples, values, values)
+            values = shared
         self._stack.append(values)
 
     def _skip(self, size: int) -> None:
@@ -271,10 +271,10 @@ class _Machine:
             self._far[index] = self._stack[-1]
 
 
-def _keep(kept: dict[Any, Any], key: Any, value: Any) -> Any:
-    if len(kept) >= _MOST_KEPT:
-        kept.clear()
-    kept[key] = value
+def _keep(cache: dict[Any, Any], key: Any, value: Any) -> Any:
+    if len(cache) >= _MOST_KEPT:
+        cache.clear()
+    cache[key] = value
     return value
 
 

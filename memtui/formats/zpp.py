@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from memtui.analysis.allocation_trace import PHASES, StepTrace
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
 from memtui.formats.certainty import lines_of, share_of
 from memtui.formats.imported import Imported, NotImportable, Part, Warnings
@@ -99,7 +99,7 @@ class _Text:
     def _operation(self, raw: bytes) -> tuple[str, int]:
         """Return the operation of a line, and its phase."""
         if raw not in self._operations:
-            op = storable(raw.decode("utf-8", "surrogateescape"))
+            op = utf8_safe(raw.decode("utf-8", "surrogateescape"))
             self._operations[raw] = op, _phase(op)
         return self._operations[raw]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from memtui.core import progress_line
 from memtui.core.console import Console
 from memtui.core.errors import UserError
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.progress_line import above_line
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.placement import text
 from memtui.placement.configurations import all_configurations
 from memtui.placement.kernel_times import table_lines
@@ -222,8 +222,8 @@ def _document(
         "peak_bytes_in_pages": baseline.peak_bytes,
         "all_fast_ns": baseline.all_fast_ns,
         "first_touch_ns": baseline.first_touch_ns if plan is not None else None,
-        "plan": to_plain(plan),
-        "pareto": to_plain(points),
+        "plan": to_json(plan),
+        "pareto": to_json(points),
         "times_worth": quality_of(inputs.profile, inputs.problem.slow.name, inputs.problem.mode).to_dict(),
         "times": _times(inputs),
     }
@@ -268,4 +268,4 @@ def show(args: argparse.Namespace, file: ProfileFile) -> int:
 
 def _print(lines: Iterable[str]) -> None:
     with above_line():
-        print("\n".join(map(visible, lines)), flush=True)
+        print("\n".join(map(printable, lines)), flush=True)

@@ -12,7 +12,7 @@ from itertools import groupby
 from statistics import fmean, median, stdev
 from typing import Any
 
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import duration_ns, percent
 from memtui.placement.configurations import pair_configurations
 from memtui.placement.graph import Configuration, Op
@@ -63,7 +63,7 @@ class TimedConfiguration:
             "op": self.op.name,
             "kind": self.op.kind,
             "configuration": self.configuration.to_dict(),
-            "times": to_plain(self.times),
+            "times": to_json(self.times),
         }
 
 

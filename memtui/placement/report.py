@@ -10,8 +10,8 @@ from typing import Any
 
 from memtui.core.console import Console
 from memtui.core.errors import UserError
-from memtui.core.plain_data import to_plain
-from memtui.core.text import visible
+from memtui.core.json_fields import to_json
+from memtui.core.text import printable
 from memtui.core.units import duration_ns, percent, size
 from memtui.placement import text
 from memtui.placement.command import comparisons, slow_downs
@@ -62,7 +62,7 @@ def print_report(path: Path, console: Console, *, as_json: bool, redact: bool) -
     if as_json:
         console.print_json(document)
     else:
-        print("\n".join(map(visible, lines(profile, document, compared))))
+        print("\n".join(map(printable, lines(profile, document, compared))))
 
 
 def facts_of(profile: Profile) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _measured(profile: Profile, compared: Sequence[Comparison]) -> dict[str, Any
         "measured": {mode: sum(mode in row.times for row in rows) for mode in MODES},
         "comparisons": [{k: v for k, v in each.to_dict().items() if k != "pairs"} for each in compared],
         "slow_down": slow_downs(profile),
-        "kinds": to_plain(_kinds(profile, rows)),
+        "kinds": to_json(_kinds(profile, rows)),
         "kernels": [row.to_dict() for row in rows],
     }
 

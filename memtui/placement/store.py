@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from memtui.core.errors import UserError
+from memtui.core.json_fields import to_json
 from memtui.core.os_errors import WRITE, refused
-from memtui.core.plain_data import to_plain
 from memtui.placement.file_header import APPLICATION_ID, check_header, is_profile
 from memtui.placement.graph import Configuration, Graph
 from memtui.placement.plan import PlacementPlan
@@ -72,11 +72,15 @@ class ProfileFile:
         """
         if os.path.lexists(path):
             if not (force and is_profile(path)):
-                what = "exists already; --force overwrites it" if is_profile(path) else "is there, and no profile"
+                what = (
+                    "exists already; --force overwrites it"
+                    if is_profile(path)
+                    else "exists and is not a placement profile"
+                )
                 raise UserError(f"{path}: {what}")
             for old in (path, *sqlite_temporary_files(path)):
                 old.unlink(missing_ok=True)
-        meta = {"graph": to_plain(graph), **_of_machine(pools, resolution_ns, about)}
+        meta = {"graph": to_json(graph), **_of_machine(pools, resolution_ns, about)}
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -129,13 +133,13 @@ class ProfileFile:
     def store_plan(self, plan: PlacementPlan) -> None:
         """Store a plan with its profile, in place of an older plan of the same kind and limit."""
         with self._writing() as connection:
-            text = _json(to_plain(plan))
+            text = _json(to_json(plan))
             row = PlanRecord(plan.formulation, plan.slow, plan.mode, plan.limit_bytes, time.time_ns(), text)
             _insert(connection, "plan", [row])
 
     def store_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
         """Store a curve in place of an older one of the same kind."""
-        text = _json(to_plain(points))
+        text = _json(to_json(points))
         with self._writing() as connection:
             _insert(connection, "curve", [CurveRecord(formulation, slow, mode, time.time_ns(), text)])
 
@@ -227,7 +231,7 @@ def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[object]) 
 def _of_machine(
     pools: Sequence[Pool], resolution_ns: float, about: dict[str, str | int | float] | None
 ) -> dict[str, Any]:
-    return {"pools": to_plain(pools), "resolution_ns": resolution_ns, "about": about or {}}
+    return {"pools": to_json(pools), "resolution_ns": resolution_ns, "about": about or {}}
 
 
 def _json(value: Any) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import fmean, median, stdev
 from typing import Any
 
-from memtui.core.plain_data import fields_to_plain, to_plain
+from memtui.core.json_fields import fields_to_json, to_json
 from memtui.placement.graph import Configuration
 from memtui.placement.profile import MODES, Profile, Samples
 
@@ -60,7 +60,7 @@ class Pair:
         return self.first_ns / self.second_ns if self.second_ns > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
-        return fields_to_plain(self) | {"ratio": self.ratio}
+        return fields_to_json(self) | {"ratio": self.ratio}
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Comparison:
             "spread": {
                 which: None if s is None else {"median": s[0], "share_within_20%": s[1]} for which, s in spreads.items()
             },
-            "pairs": to_plain(self.pairs),
+            "pairs": to_json(self.pairs),
         }
 
     @property

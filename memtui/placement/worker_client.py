@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
-from memtui.core.plain_data import from_plain, from_plain_union
+from memtui.core.json_fields import from_json, from_json_union
 from memtui.core.processes import JsonLineProcess, WorkerEnded
 from memtui.placement.graph import Configuration
 from memtui.placement.plan import PlacementPlan
@@ -62,7 +62,7 @@ class PlacementProcess(JsonLineProcess):
         except WorkerEnded as error:
             hint = "; pip install 'memtui[place]'" if "No module named" in str(error) else ""
             raise UserError(f"nothing can be measured: {error}{hint}", FAILURE) from None
-        self.started = from_plain(Ready, self.ready)
+        self.started = from_json(Ready, self.ready)
         self.tick: Callable[[], object] = lambda: None
 
     def capture(self, model: str, batch: int, seed: int) -> CapturedStep:
@@ -101,7 +101,7 @@ class PlacementProcess(JsonLineProcess):
         except WorkerEnded as error:
             raise UserError(f"what measures is gone: {error}", FAILURE) from None
         kinds: tuple[type[T | Failed], ...] = (kind, Failed)
-        answer = from_plain_union(kinds, message)
+        answer = from_json_union(kinds, message)
         if isinstance(answer, Failed):
             raise UserError(answer.text, BAD_INPUT if answer.kind in _USERS else FAILURE)
         return answer

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from memtui.core.plain_data import from_plain_union
+from memtui.core.json_fields import from_json_union
 from memtui.placement.graph import Configuration, Graph
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.validation import number, optional, positive, required, table
@@ -85,7 +85,7 @@ _REQUESTS: tuple[type[Request], ...] = get_args(Request)
 
 def request_of(message: Any) -> Request:
     """Return the request of a message. Raises ValueError."""
-    return from_plain_union(_REQUESTS, message)
+    return from_json_union(_REQUESTS, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ def memory_mounts(proc: Path = PROC) -> dict[int, tuple[Path, str]]:
     """Return by version where memory cgroups are mounted: (folder, the cgroup there). See proc_pid_mountinfo(5)."""
     mounts: dict[int, tuple[Path, str]] = {}
     for line in text_of(proc / "self/mountinfo").splitlines():
-        place, _, kind = line.partition(" - ")
-        root, folder = place.split()[3:5]
+        mount, _, kind = line.partition(" - ")
+        root, folder = mount.split()[3:5]
         if kind.startswith("cgroup2 "):
             mounts.setdefault(2, (Path(folder), root))
         elif kind.startswith("cgroup ") and "memory" in kind.split()[2].split(","):

@@ -62,7 +62,7 @@ class MemoryUsers:
             if users:
                 self._users[pid] = {user for user in users if self._share(pid, user)}
 
-    def look(self, watched: Iterable[int]) -> None:
+    def poll(self, watched: Iterable[int]) -> None:
         """Add those that use the memory of these processes now. Call this after a round of pauses."""
         watched = tuple(watched)
         last_pid, began_ns = self._read_last_pid(), time.monotonic_ns()

@@ -133,7 +133,7 @@ class PageReader:
                 self.unwatched = str(error)
         self._pauser = Pauser(watchdog=watchdog, check=self._check_filter)
         self._users = MemoryUsers() if self._pause and not tracker.counts_users else None
-        self._held: set[int] = set()  # sharers of the processes of this round that were paused with them
+        self._paused_sharers: set[int] = set()  # sharers of the processes of this round that were paused with them
         self._protected = ProtectedProcesses()
 
     @property
@@ -201,7 +201,7 @@ class PageReader:
             self._tracker.start_round(len(subjects))
             if self._users is not None:
                 self._users.recheck()
-            self._held.clear()
+            self._paused_sharers.clear()
             if self._together and self._pause and len(subjects) > 1:
                 outcomes = self._read_together(subjects, want_resident)
             else:
@@ -257,7 +257,7 @@ class PageReader:
             start_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=time.monotonic_ns())
             deadline_s = self._deadline_s(wanted, time.monotonic_ns() - start_ns)
             with self._pauser.paused_together(self._sharers_of(stopped), deadline_s) as sharers:
-                self._held |= {pid for pid, pause in sharers.items() if isinstance(pause, Pause)}
+                self._paused_sharers |= {pid for pid, pause in sharers.items() if isinstance(pause, Pause)}
                 self._in_pause()
                 with self._in_time(start_ns):
                     for subject in stopped:
@@ -280,9 +280,9 @@ class PageReader:
 
     def _name_users(self, users: MemoryUsers, subjects: Sequence[Subject], outcomes: list[Outcome]) -> list[Outcome]:
         """Say of windows that others used the memory during the pause, and who."""
-        users.look(subject.pid for subject in subjects)
+        users.poll(subject.pid for subject in subjects)
         return [
-            replace(outcome, window=outcome.window.used_by(users.of(subject.pid) - self._held))
+            replace(outcome, window=outcome.window.used_by(users.of(subject.pid) - self._paused_sharers))
             if isinstance(outcome, Reading) and not outcome.running  # that says by itself that it is approximate
             else outcome
             for subject, outcome in zip(subjects, outcomes, strict=True)

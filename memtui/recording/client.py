@@ -16,7 +16,7 @@ from memtui.core.errors import FAILURE, UserError
 from memtui.core.options import MARK_CHARACTERS
 from memtui.core.privilege import invoker, state_directory
 from memtui.core.procfs import read_stat
-from memtui.core.text import short_command, storable
+from memtui.core.text import short_command, utf8_safe
 from memtui.recording.control import Answer, Answers, Ended, RecordingState, connect, request
 from memtui.recording.registry import CALIBRATION, Running, find, find_all
 
@@ -154,7 +154,7 @@ def put(text: object) -> bool:
         _find_recording()
     if not _control:
         return False
-    mark_text = storable(str(text))[:MARK_CHARACTERS]
+    mark_text = utf8_safe(str(text))[:MARK_CHARACTERS]
     line = json.dumps({"do": "mark", "text": mark_text, "t_ns": t_ns}, ensure_ascii=False).encode() + b"\n"
     try:
         with connect(Path(_control)) as connection:

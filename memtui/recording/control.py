@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memtui.core.json_fields import fields_from_json, fields_to_json, to_json
 from memtui.core.options import INTERVAL_NS, MARK_CHARACTERS, MAX_OVERHEAD_PPM
-from memtui.core.plain_data import fields_from_plain, fields_to_plain, to_plain
 from memtui.recording.progress import Progress
 
 FOLDER = "control"
@@ -84,14 +84,14 @@ class RecordingState:
 
     def to_dict(self) -> Answer:
         """Return it as JSON."""
-        return fields_to_plain(self) | {"progress": to_plain(self.progress) or {}}
+        return fields_to_json(self) | {"progress": to_json(self.progress) or {}}
 
     @classmethod
     def from_dict(cls, answer: Answer) -> RecordingState:
         """Undo ``to_dict``. Raises ValueError for what is not such an answer."""
         fields = {name: answer[name] for name in cls.__slots__ if name in answer}
         try:
-            return fields_from_plain(cls, fields | {"progress": fields.get("progress") or None})
+            return fields_from_json(cls, fields | {"progress": fields.get("progress") or None})
         except ValueError:
             raise ValueError("not an answer of this version of memtui") from None
 
@@ -121,7 +121,7 @@ class Ended:
 
     def to_dict(self) -> Answer:
         """Return the end as JSON, without fields of ``_IF_ANY`` that are empty."""
-        values = fields_to_plain(self)
+        values = fields_to_json(self)
         return {"ended": {name: value for name, value in values.items() if value or name not in _IF_ANY}}
 
     @classmethod
@@ -130,7 +130,7 @@ class Ended:
         fields = answer.get("ended")
         if not isinstance(fields, dict):
             return None
-        return fields_from_plain(cls, {name: fields[name] for name in cls.__slots__ if name in fields})
+        return fields_from_json(cls, {name: fields[name] for name in cls.__slots__ if name in fields})
 
 
 def parse_request(line: bytes) -> Request:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.plain_data import from_plain, to_plain
+from memtui.core.json_fields import from_json, to_json
 
 FOLDER = "running"
 CALIBRATION = "memtui-calibrate-"  # prefix of the names of sessions that are thrown away
@@ -64,7 +64,7 @@ class Entry:
         self._fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(self._fd, json.dumps(to_plain(running)).encode())
+            os.write(self._fd, json.dumps(to_json(running)).encode())
             draft.rename(self._path)
         except OSError:
             os.close(self._fd)
@@ -109,10 +109,10 @@ def _read(path: Path) -> Running | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return from_plain(Running, json.loads(os.read(fd, _FILE_BYTES)))
+            return from_json(Running, json.loads(os.read(fd, _FILE_BYTES)))
         sockets: tuple[str, ...] = ()
         try:
-            running = from_plain(Running, json.loads(os.read(fd, _FILE_BYTES)))
+            running = from_json(Running, json.loads(os.read(fd, _FILE_BYTES)))
             if running.host not in ("", host_name()):  # over NFS a lock may be seen on its own machine only
                 return None
             sockets = running.control, running.told

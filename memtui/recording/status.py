@@ -9,7 +9,7 @@ from datetime import datetime
 
 from memtui.core.errors import UserError
 from memtui.core.shorten import text_table, width
-from memtui.core.text import program_first, visible
+from memtui.core.text import printable, program_first
 from memtui.core.units import clock, size
 from memtui.recording.client import state_of
 from memtui.recording.control import RecordingState
@@ -88,15 +88,15 @@ def format_table(recordings: Sequence[RecordingStatus], room: int = NO_LIMIT) ->
                 clock(recording.duration_s),
                 "n/a" if recording.samples is None else str(recording.samples),
                 size(recording.wss_bytes),
-                visible(program_first(recording.command)),
-                visible(recording.session),
-                visible(note),
+                printable(program_first(recording.command)),
+                printable(recording.session),
+                printable(note),
             )
         )
     right = 1, 2, 3, 4
-    beside = text_table(rows, room, right=right, whole=(0, 6, 7))
+    table = text_table(rows, room, right=right, whole=(0, 6, 7))
     if room - max(width("  ".join(row[6:])) for row in rows) >= LEFT_OF_SESSIONS:
-        return "\n".join(beside)
+        return "\n".join(table)
     head, *lines = text_table([row[:6] for row in rows], room, right=right, whole=(0,))
     below = [f"  {'  '.join(row[6:])}".rstrip() for row in rows[1:]]
     return "\n".join([head, *(line for pair in zip(lines, below, strict=True) for line in pair)])

@@ -131,14 +131,14 @@ def allocation_summary(reader: ReportSource, steps: Sequence[RecordedStep]) -> A
 
 
 def _allocator_summary(steps: Sequence[RecordedStep]) -> AllocatorSummary | None:
-    known = [step for step in steps if step.allocated_peak_bytes is not None]
+    measured = [step for step in steps if step.allocated_peak_bytes is not None]
     unknown = [step for step in steps if step.allocated_peak_bytes is None and step.allocator_reason]
-    if not known and not unknown:
+    if not measured and not unknown:
         return None
     return AllocatorSummary(
-        allocated_bytes=max((step.allocated_peak_bytes or 0 for step in known), default=None),
-        reserved_bytes=max((step.reserved_peak_bytes or 0 for step in known), default=None),
-        unknown_steps=len(steps) - len(known),
+        allocated_bytes=max((step.allocated_peak_bytes or 0 for step in measured), default=None),
+        reserved_bytes=max((step.reserved_peak_bytes or 0 for step in measured), default=None),
+        unknown_steps=len(steps) - len(measured),
         reason=unknown[-1].allocator_reason if unknown else "",
     )
 
@@ -191,8 +191,8 @@ def by_device(
     main: AllocationSummary | None, others: Mapping[str, AllocationSummary | None]
 ) -> list[tuple[str, AllocationSummary]]:
     """Return the devices with recorded steps, the one with the highest peak first."""
-    known = [(device, summary) for device, summary in {MAIN_MEMORY: main, **others}.items() if summary is not None]
-    return sorted(known, key=lambda entry: -entry[1].peak_bytes.max)
+    recorded = [(device, summary) for device, summary in {MAIN_MEMORY: main, **others}.items() if summary is not None]
+    return sorted(recorded, key=lambda entry: -entry[1].peak_bytes.max)
 
 
 def device_lines(
@@ -207,8 +207,8 @@ def device_lines(
         if device == first:
             lines += allocation_lines(summary, what, "" if device == MAIN_MEMORY else device)
         elif device == MAIN_MEMORY and summary.peak_bytes.max < LITTLE * most:
-            held = f"peak {size(summary.peak_bytes.max)}, below {LITTLE:.0%} of that of {first}".replace("%", " %")
-            lines.append(f"{label:<12} {held}")
+            text = f"peak {size(summary.peak_bytes.max)}, below {LITTLE:.0%} of that of {first}".replace("%", " %")
+            lines.append(f"{label:<12} {text}")
         else:
             lines += [f"{label:<12} {line[13:]}" for line in allocation_lines(summary, what)]
     return lines
@@ -218,7 +218,7 @@ def allocation_lines(summary: AllocationSummary, what: str = "training step", de
     """Return the lines of one device. ``what``: name of the recorded stretches, in the singular."""
     peak = summary.at_peak
     count = f"{summary.steps} {what}{'' if summary.steps == 1 else 'es' if what.endswith('h') else 's'}"
-    nowhere = "the begin of the step" if peak.at_begin else "an operator that is not known"
+    nowhere = "the start of the step" if peak.at_begin else "an operator that is not known"
     where = nowhere if peak.at_begin else _operator(peak.op, peak.layer) or nowhere
     requested = " requested" if summary.allocator is not None else ""
     lost = f"; {summary.lost_steps} more were lost" if summary.lost_steps else ""
@@ -242,14 +242,14 @@ def _parts(peak: PeakMoment) -> list[str]:
     return [f"{category} {size(part)}{of_it(most.get(category))}" for category, part in by_size]
 
 
-def _allocator_clause(held: AllocatorSummary | None) -> str:
-    if held is None:
+def _allocator_clause(allocator: AllocatorSummary | None) -> str:
+    if allocator is None:
         return ""
-    if held.allocated_bytes is None:
-        return f"; allocated n/a: {held.reason}"
-    but = f" (n/a in {held.unknown_steps} of the steps)" if held.unknown_steps else ""
-    reserved = f", reserved {size(held.reserved_bytes)}"
-    return f"; allocated {size(held.allocated_bytes)} (max_memory_allocated){reserved}{but}"
+    if allocator.allocated_bytes is None:
+        return f"; allocated n/a: {allocator.reason}"
+    but = f" (n/a in {allocator.unknown_steps} of the steps)" if allocator.unknown_steps else ""
+    reserved = f", reserved {size(allocator.reserved_bytes)}"
+    return f"; allocated {size(allocator.allocated_bytes)} (max_memory_allocated){reserved}{but}"
 
 
 def _operator(op: str, layer: str) -> str:

@@ -54,9 +54,9 @@ def energy_summary(
     """Return the energy of the parts between two moments; None without any reading."""
     if not readings:
         return None
-    found = energy_of_machine(readings, start_ns, end_ns)
-    co2 = None if gco2_per_kwh is None else _co2(found.parts, found.total_j, gco2_per_kwh)
-    return EnergySummary(found.parts, found.total_j, found.reason, co2)
+    energy = energy_of_machine(readings, start_ns, end_ns)
+    co2 = None if gco2_per_kwh is None else _co2(energy.parts, energy.total_j, gco2_per_kwh)
+    return EnergySummary(energy.parts, energy.total_j, energy.reason, co2)
 
 
 def _co2(parts: Sequence[EnergyPart], total_j: float | None, g_per_kwh: float) -> Co2Summary:
@@ -85,8 +85,8 @@ def part_figure(part: EnergyPart) -> str:
     whose = "; ".join(part.devices)
     if part.part in (CPU, DRAM):
         whose += ", with all that ran on them" if len(part.devices) > 1 else ", with all that ran on it"
-    said = [f"{part.source} ({whose})", "" if part.whole else f"over {duration(part.measured_s)} only", part.reason]
-    return ", ".join(filter(None, said))
+    details = [f"{part.source} ({whose})", "" if part.whole else f"over {duration(part.measured_s)} only", part.reason]
+    return ", ".join(filter(None, details))
 
 
 def energy_notes(summary: EnergySummary) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memtui.core.plain_data import fields_to_plain
+from memtui.core.json_fields import fields_to_json
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
 from memtui.session.records.imported import LINES, ImportedFrom
@@ -29,7 +29,7 @@ class Moment:
 
     def to_dict(self) -> dict[str, float]:
         """Return the only field that is not None."""
-        return {name: value for name, value in fields_to_plain(self).items() if value is not None}
+        return {name: value for name, value in fields_to_json(self).items() if value is not None}
 
     def __str__(self) -> str:
         if self.t_s is not None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from memtui.core.samples import GpuMemory, GpuUse
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.core.units import percent, size
 from memtui.reports.source import ReportSource
 
@@ -114,11 +114,11 @@ def _at_window_ends(readings: Sequence[GpuMemory | GpuUse], rows: ProcessRows, n
     for reading in readings:
         changes[reading.process].append(reading)
     times = {process: [reading.t_ns for reading in of_one] for process, of_one in changes.items()}
-    found: dict[int, list[float]] = defaultdict(list)
+    values_by_process: dict[int, list[float]] = defaultdict(list)
     reasons: dict[int, str] = {}
     for row in rows:
         process = row["process"]
-        values, index = found[process], bisect_right(times.get(process, []), row["end_ns"])
+        values, index = values_by_process[process], bisect_right(times.get(process, []), row["end_ns"])
         if not index:
             continue  # a window from before the first answer
         reading = changes[process][index - 1]
@@ -133,7 +133,7 @@ def _at_window_ends(readings: Sequence[GpuMemory | GpuUse], rows: ProcessRows, n
             max(values, default=None),
             reasons.get(process, "" if values else NO_READING),
         )
-        for process, values in found.items()
+        for process, values in values_by_process.items()
     }
 
 
@@ -183,4 +183,4 @@ def _use_clause(process: ProcessSummary) -> str:
 
 def short_command_line(command: str) -> str:
     """Return a foreign command line, shortened."""
-    return visible(command if len(command) <= 80 else command[:79] + "…")
+    return printable(command if len(command) <= 80 else command[:79] + "…")

@@ -18,8 +18,8 @@ from memtui.analysis.alike import groups
 from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import resident
+from memtui.core.json_fields import fields_to_json
 from memtui.core.options import DEFAULT_OVERHEAD_PPM
-from memtui.core.plain_data import fields_to_plain
 from memtui.core.samples import Event
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.reports import memory_summary as memory
@@ -198,7 +198,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of ``report --json``; docs/reference/schemas describe it."""
-        return fields_to_plain(self)
+        return fields_to_json(self)
 
 
 def build_report(path: Path, *, redact: bool = False, gco2_per_kwh: float | None = None) -> Report:

@@ -12,7 +12,7 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.non_tensor_pages import REST
 from memtui.analysis.tensor_pages import UNKNOWN, tensor_name
 from memtui.analysis.tensor_sums import Grouping, TensorNumbers, TensorSums, Window, grouped, groups
-from memtui.core.plain_data import fields_to_plain
+from memtui.core.json_fields import fields_to_json
 from memtui.core.units import size
 from memtui.reports.allocation_summary import LargestTensor, largest_unknown, of_it
 from memtui.reports.source import ReportSource
@@ -42,7 +42,7 @@ class CategorySum:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the part of the document; only the category of unknown tensors has ``most``."""
-        document = fields_to_plain(self)
+        document = fields_to_json(self)
         if self.category != CATEGORIES[UNKNOWN]:
             del document["most"]
         return document

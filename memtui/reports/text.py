@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memtui.core.options import tracker_label
 from memtui.core.samples import End
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.core.units import between, duration, size
 from memtui.reports import memory_summary as memory
 from memtui.reports.allocation_summary import device_lines
@@ -38,7 +38,7 @@ def format_report(report: Report) -> str:
         *_gap_lines(report),
         *_doubt_lines(report),
     ]
-    return "\n".join(map(visible, lines))
+    return "\n".join(map(printable, lines))
 
 
 def _imported_lines(report: Report, imported: ImportSummary) -> list[str]:
@@ -97,7 +97,7 @@ def _doubt_lines(report: Report) -> list[str]:
     if report.thinned is not None:
         room = size(report.thinned.to_bytes)
         lines.append(
-            f"thinned      page sets had to make room to keep the file below {room} (--max-size), the oldest first"
+            f"downsampled  page sets had to make room to keep the file below {room} (--max-size), the oldest first"
         )
     if report.lost:
         lines.append(f"lost         {report.lost} window{'s' * (report.lost != 1)} without a working set")

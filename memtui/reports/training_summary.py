@@ -138,9 +138,9 @@ def _device_peaks(reader: ReportSource, pid: int) -> tuple[DevicePeak, ...]:
 
 def fullest_device(reader: ReportSource, pid: int) -> str:
     """Return the device on which tensors of a process held the most, as far as the cheap view sees."""
-    peaks = {one.device: one.peak_bytes for one in _device_peaks(reader, pid)}
+    peaks = {summary.device: summary.peak_bytes for summary in _device_peaks(reader, pid)}
     main_bytes = max((row.peak_bytes for row in reader.training() if row.pid == pid), default=0)
-    device = max(peaks, key=lambda one: peaks[one], default=MAIN_MEMORY)
+    device = max(peaks, key=lambda summary: peaks[summary], default=MAIN_MEMORY)
     return device if peaks.get(device, 0) > main_bytes else MAIN_MEMORY
 
 
@@ -266,8 +266,8 @@ def _device_clause(summary: TrainingSummary) -> str:
     others = sorted(summary.devices, key=lambda other: -other.peak_bytes)
     main_bytes = summary.peak_bytes or 0
     if not others or main_bytes >= others[0].peak_bytes:
-        return size(summary.peak_bytes) + "".join(f", on {one.device} {size(one.peak_bytes)}" for one in others)
-    peaks = [f"{size(one.peak_bytes)} on {one.device}" for one in others]
+        return size(summary.peak_bytes) + "".join(f", on {other.device} {size(other.peak_bytes)}" for other in others)
+    peaks = [f"{size(other.peak_bytes)} on {other.device}" for other in others]
     if main_bytes >= LITTLE * others[0].peak_bytes:
         peaks.append(f"{size(main_bytes)} in main memory")
     return ", ".join(peaks)

@@ -18,7 +18,7 @@ from typing import Any
 
 from memtui.core.errors import UserError
 from memtui.core.os_errors import why
-from memtui.core.text import visible
+from memtui.core.text import printable
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
 PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is not a session
@@ -58,7 +58,7 @@ class SessionError(UserError):
 
 def unreadable(path: Path, error: Exception) -> SessionError:
     """Return the error for SQLite's message about a file, which may quote it, in many lines or undecodable bytes."""
-    return SessionError(f"{path}: cannot be read: {visible(str(error)[:120])}")
+    return SessionError(f"{path}: cannot be read: {printable(str(error)[:120])}")
 
 
 def row_id(sample: int, process: int) -> int:

@@ -72,9 +72,9 @@ class _Block(NamedTuple):
             if not ((np.abs(values) <= _EXACT).all() and (values == np.floor(values)).all()):
                 return np.where(missing, np.nan, values)
         numbers = values.astype(np.int64)
-        plain, steps = _Offsets.of(numbers), _Offsets.of(numbers[1:] - numbers[:-1])
-        rising = steps.width < plain.width
-        return cls(int(numbers[0]), rising, steps if rising else plain, unknown)
+        absolute, steps = _Offsets.of(numbers), _Offsets.of(numbers[1:] - numbers[:-1])
+        rising = steps.width < absolute.width
+        return cls(int(numbers[0]), rising, steps if rising else absolute, unknown)
 
     def values(self, dtype: np.dtype[Any]) -> NDArray[Any]:
         numbers = self.packed.numbers()
@@ -98,13 +98,13 @@ class _Store:
         self.blocks: list[_Block | NDArray[Any]] = []
         self.firsts: list[Any] = []  # the first number of each block, and of the rest
         self.rest = np.empty(BLOCK, self.dtype)  # what is not a block yet
-        self.count = self.first_known = 0  # how many, and how many nan come before the first that is none
+        self.count = self.first_known = 0  # the count of values, and that of nan before the first number
         self._unpacked: tuple[int, NDArray[Any]] = -1, self.rest
 
     def extend(self, values: NDArray[Any]) -> None:
         if self.first_known == self.count:
-            known = ~np.isnan(values)
-            self.first_known += int(known.argmax()) if known.any() else len(values)
+            finite = ~np.isnan(values)
+            self.first_known += int(finite.argmax()) if finite.any() else len(values)
         while len(values):
             used = self.count % BLOCK
             if not used:
@@ -186,8 +186,8 @@ class Column(NDArrayOperatorsMixin, Generic[Scalar]):
         if isinstance(index, int | np.integer):
             if not -self._length <= index < self._length:
                 raise IndexError(f"{index} of {self._length} samples")
-            block, place = divmod(int(index) % self._length, BLOCK)
-            return self._store.block(block)[place]
+            block, offset = divmod(int(index) % self._length, BLOCK)
+            return self._store.block(block)[offset]
         if isinstance(index, slice) and index.step in (None, 1):
             first, last, _ = index.indices(self._length)
             return self._between(first, max(first, last))
@@ -197,20 +197,20 @@ class Column(NDArrayOperatorsMixin, Generic[Scalar]):
         return np.asarray(self[:], dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        return getattr(ufunc, method)(*(one[:] if isinstance(one, Column) else one for one in inputs), **options)
+        return getattr(ufunc, method)(*(item[:] if isinstance(item, Column) else item for item in inputs), **options)
 
     def searchsorted(self, values: Any, side: Any = "left", sorter: None = None) -> Any:
         """Return where numbers belong in a column that rises, as numpy's function does. Unpacks the blocks there."""
         firsts = self._store.firsts[: -(-self._length // BLOCK)]  # this column may be shorter than what is stored
         if np.ndim(values) == 0:
             before = bisect_left(firsts, values) if side == "left" else bisect_right(firsts, values)
-            return np.intp(self._place(max(0, before - 1), values, side))
+            return np.intp(self._search(max(0, before - 1), values, side))
         wanted = np.asarray(values)
         blocks = np.maximum(np.searchsorted(np.array(firsts, self.dtype), wanted, side=side) - 1, 0)
         places = np.empty(len(wanted), np.intp)
         for block in set(blocks.tolist()):
             inside = blocks == block
-            places[inside] = self._place(block, wanted[inside], side)
+            places[inside] = self._search(block, wanted[inside], side)
         return places
 
     def tolist(self) -> list[Any]:
@@ -243,7 +243,7 @@ class Column(NDArrayOperatorsMixin, Generic[Scalar]):
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _place(self, block: int, values: Any, side: Any) -> Any:
+    def _search(self, block: int, values: Any, side: Any) -> Any:
         start = block * BLOCK
         inside = self[start : start + BLOCK]
         return start + np.searchsorted(inside, values, side=side)

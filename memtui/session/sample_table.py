@@ -84,13 +84,13 @@ class Texts(Sequence[str]):
         first, last, step = index.indices(self._count)
         if step != 1:
             return self[:][index]
-        found: list[str] = []
+        texts: list[str] = []
         run = bisect_right(self._starts, first) - 1
         while first < last:
             end = min(self._starts[run + 1] if run + 1 < len(self._starts) else last, last)
-            found += [self._texts[self._codes[run]]] * (end - first)
+            texts += [self._texts[self._codes[run]]] * (end - first)
             first, run = end, run + 1
-        return found
+        return texts
 
 
 class SampleTableBuilder:

@@ -149,7 +149,7 @@ class Session:
         values = self._file.meta("hello")
         pid = values.get("recorder_pid", 0)
         if type(pid) is not int or not 0 <= pid <= MAX_PID:
-            raise self._file.damaged("the recorder's pid is none")
+            raise self._file.damaged("the recorder's pid is not a number")
         self.recorder_pid = pid
         self.downsampled_to_bytes = self._checked_max_bytes(values.get("thinned"))
         if "end" not in values:
@@ -162,7 +162,7 @@ class Session:
             return None
         size = values.get("max_bytes") if isinstance(values, dict) else None
         if type(size) is not int or not 0 < size < MAX_INTEGER:
-            raise self._file.damaged("the size it was thinned to is none")
+            raise self._file.damaged("the size that it was downsampled to is not a number")
         return size
 
     def _checked_end(self, values: Any) -> End:

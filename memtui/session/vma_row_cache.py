@@ -40,7 +40,7 @@ class VmaRowCache:
         before = self._newest
         if before < 0:
             self._newest, self._complete_after = self._read_newest()
-        known = self._rows.keys() - set(wanted)
+        unwanted = self._rows.keys() - set(wanted)
         if before >= 0:
             self._add_new()
         # Rows of a process of which nothing is mapped any more do not change, and new ones have just been read.
@@ -52,7 +52,7 @@ class VmaRowCache:
                 for condition, keys in one_of("vma.process", scanned):
                     self._add(self._read(condition, *keys))
         self._reread(cached, living)
-        for process in known:  # a new one may be requested by the next call, of windows before these
+        for process in unwanted:  # a new one may be requested by the next call, of windows before these
             if not any(row.open or row.last_sample > newest_sample for row in self._rows[process].values()):
                 del self._rows[process]
                 self._complete_after = max(self._complete_after, process)

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.session.file_format import (
     APPLICATION_ID,
     SCHEMA_VERSION,
@@ -112,7 +112,7 @@ class SessionWriter:
         try:
             self._connection.execute(statement, values)
         except UnicodeEncodeError:  # a name with bytes that are not UTF-8
-            self._connection.execute(statement, [storable(v) if isinstance(v, str) else v for v in values])
+            self._connection.execute(statement, [utf8_safe(v) if isinstance(v, str) else v for v in values])
 
     def delete(self, record: type, ids: Iterable[int], by: str = "id") -> None:
         """Remove rows of a record's table by their ``id``, or another column."""

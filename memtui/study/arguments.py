@@ -31,12 +31,12 @@ def _add_study(parser: Parser) -> None:
         type=argtypes.path,
         help="CIFAR-10's binary files (default: generated images of that shape)",
     )
-    add("--cpus", metavar="N", type=argtypes.threads, help="programs may use so many CPUs (all that memtui may use)")
+    add("--cpus", metavar="N", type=argtypes.threads, help="programs may use N CPUs (all that memtui may use)")
     add(
         "--seconds",
         metavar="S",
         type=argtypes.duration,
-        help="end each run of your own program so long after its first step",
+        help="end each run of your own program S seconds after its first step",
     )
     add("--seed", metavar="N", type=argtypes.seed, default=0, help="of data, weights and order (0)")
     add("--json", action="store_true", help="one JSON document at the end")

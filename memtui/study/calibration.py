@@ -31,7 +31,7 @@ from memtui.core.privilege import as_invoker
 from memtui.core.procfs import command_of
 from memtui.core.progress_line import ProgressLine
 from memtui.core.samples import Options
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.core.units import about_percent, duration, percent
 from memtui.recording.registry import CALIBRATION
 from memtui.recording.supervisor.launch import Observation
@@ -249,7 +249,7 @@ def format_result(result: dict[str, Any]) -> str:
     if result["end"] != "done":
         whole = len(result["blocks"]) // 2
         lines.append(f"ended        {result['end']}, after {whole} of {result['pairs_asked']} pairs")
-    return "\n".join(map(visible, lines))
+    return "\n".join(map(printable, lines))
 
 
 def _signed(fraction: float) -> str:

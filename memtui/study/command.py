@@ -18,7 +18,7 @@ from typing import Any
 from memtui.core import progress_line
 from memtui.core.console import Console
 from memtui.core.errors import UserError
-from memtui.core.plain_data import from_plain, to_plain
+from memtui.core.json_fields import from_json, to_json
 from memtui.core.privilege import Invoker, groups_of, invoker, run_as, state_directory, users_environment
 from memtui.core.secrets import mask_secrets
 from memtui.core.units import size, span
@@ -220,7 +220,7 @@ class _StudyRunner:
         if row is None:
             row = self._do(name, run, key, before)
         try:
-            result = from_plain(RunResult, row)
+            result = from_json(RunResult, row)
         except ValueError as error:
             why = f"is not a state of a study (the result of a run: {error})"
             raise UserError(f"{self._state.path}: {why}; name another folder with -o") from None
@@ -249,7 +249,7 @@ class _StudyRunner:
         start_s = time.monotonic()
         result = runner.perform(run, stem, cpus, self._means, lambda progress: self._show(head, progress), memory)
         result = replace(result, tracker=_tracker(stem))
-        row = to_plain(result) | {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run)}
+        row = to_json(result) | {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run)}
         self._state.add(key, row)
         self._times.done(run.expected_s, time.monotonic() - start_s)
         return row
@@ -262,7 +262,7 @@ class _StudyRunner:
 
 
 def _without_secrets(run: Run) -> dict[str, Any]:
-    return to_plain(run) | {"program": mask_secrets(shlex.join(run.program))}
+    return to_json(run) | {"program": mask_secrets(shlex.join(run.program))}
 
 
 def _tracker(stem: Path) -> str:

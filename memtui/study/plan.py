@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 
 RECORD, BLOCKS, ALTERNATE = "record", "blocks", "alternate"
 BARE, CONTAINER = "", "container"
@@ -71,7 +71,7 @@ class Run:
         Args:
             surroundings: versions and machine.
         """
-        fixed = to_plain(self)
+        fixed = to_json(self)
         fixed.pop("expected_s")
         if not self.needs_steps:  # the key of versions before this field
             del fixed["memory_share"], fixed["memory_of"], fixed["needs_steps"]

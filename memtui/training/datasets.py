@@ -169,7 +169,7 @@ def _idx(path: Path, kind: str) -> NDArray[np.uint8]:
     dims = 3 if kind == "images" else 1
     head = np.frombuffer(raw, ">i4", min(1 + dims, len(raw) // 4))
     if not len(head) or head[0] != _IDX[kind]:
-        raise UserError(f"{path}: is no IDX file of {kind}: it does not begin with {_IDX[kind]}")
+        raise UserError(f"{path}: is not an IDX file of {kind}: it does not begin with {_IDX[kind]}")
     shape = tuple(head[1:].tolist())
     if len(shape) < dims or min(shape) < 1 or len(raw) != 4 * (1 + dims) + int(np.prod(shape, dtype=np.int64)):
         raise UserError(f"{path}: is truncated, or longer than its head says")
@@ -193,9 +193,9 @@ def _read(path: Path) -> bytes:
 
 def _cifar_paths(folder: Path, name: str) -> tuple[list[Path], Path]:
     inside, train, test, _ = _CIFAR[name]
-    for place in (folder, folder / inside):
-        if (place / test).is_file():
-            folder = place
+    for candidate in (folder, folder / inside):
+        if (candidate / test).is_file():
+            folder = candidate
     for part in (*train, test):
         if not (folder / part).is_file():
             raise UserError(f"{folder}: has no {part}; {name} is {', '.join((*train, test))} (the binary version)")

@@ -54,9 +54,9 @@ def draw(trace: StepTrace, title: str, segments: tuple[tuple[str, ...], ...]) ->
     axes = Axes(drawing, 38.0, 8.0, COLUMN_PT - 46.0, 96.0, across, bytes_scale(float(above.max(initial=1)) * 1.02))
     axes.grid()
     points: list[tuple[float, float]] = [(axes.left, axes.bottom)]
-    for t_ns, held in zip((trace.t_ns - trace.start_ns).tolist(), above.tolist(), strict=True):
-        at = axes.x(t_ns / 1e9)
-        points += [(at, points[-1][1]), (at, axes.y(held))]
+    for t_ns, allocated in zip((trace.t_ns - trace.start_ns).tolist(), above.tolist(), strict=True):
+        x = axes.x(t_ns / 1e9)
+        points += [(x, points[-1][1]), (x, axes.y(allocated))]
     points.append((axes.left + axes.width, points[-1][1]))
     drawing.polygon([*points, (axes.left + axes.width, axes.bottom)], "wss-area")
     drawing.polyline(points, "wss")

@@ -52,10 +52,10 @@ def definitions_in(path: Path) -> Definitions:
     """
     answer = _run(path)
     functions = dict.fromkeys(answer.names, path)
-    beside = path.with_name(SEQUENCES_FILE)
+    sequences = path.with_name(SEQUENCES_FILE)
     wanted = {table.get("sequence") for table in answer.networks.values()}
-    if wanted - {*functions, *SEQUENCES, None} and beside.exists() and not beside.samefile(path):
-        functions = dict.fromkeys(_run(beside).names, beside) | functions
+    if wanted - {*functions, *SEQUENCES, None} and sequences.exists() and not sequences.samefile(path):
+        functions = dict.fromkeys(_run(sequences).names, sequences) | functions
     networks = {
         name: {key: value for key, value in table.items() if key in KEYS} for name, table in answer.networks.items()
     }
@@ -133,7 +133,7 @@ def _main(path: str, outputs: str = "", name: str = "") -> _Answer:
         own = {key: value for key, value in variables.items() if inspect.isfunction(value) and key not in layers}
         names = [key for key, value in own.items() if not key.startswith("_") and value.__module__ == "<run_path>"]
         returned = own[name](int(outputs)) if name in names else None
-        networks = {key: json.loads(json.dumps(v, default=_plain)) for key, v in variables.items() if _is_network(v)}
+        networks = {key: json.loads(json.dumps(v, default=_literal)) for key, v in variables.items() if _is_network(v)}
         json.dumps(returned)
     except Exception as error:
         return _Answer(error=f"{type(error).__name__}: {error}")
@@ -153,7 +153,7 @@ def _is_network(value: Any) -> bool:
     return isinstance(value, dict) and "sequence" in value and all(isinstance(key, str) for key in value)
 
 
-def _plain(value: Any) -> Any:
+def _literal(value: Any) -> Any:
     """Return a number of numpy as one of Python: a seed is one."""
     return value.item()
 

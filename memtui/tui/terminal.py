@@ -34,7 +34,7 @@ def problem(environ: Mapping[str, str] = os.environ, instead: str = RECORD) -> s
     """
     if not (_is_tty(STDIN) and _is_tty(STDERR)):
         missing = "stdin" if not _is_tty(STDIN) else "stderr"
-        return f"the screen needs a terminal, and {missing} is none: {instead}"
+        return f"the screen needs a terminal, but {missing} is not a terminal: {instead}"
     if environ.get("TERM", "") in ("", "dumb"):
         return f"the terminal cannot draw a screen (TERM is empty or 'dumb'): set TERM, or {instead}"
     return ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from memtui.core.console import Console
 from memtui.core.errors import UserError, silence
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.recording.arguments import given, observe
 from memtui.recording.client import Follower, order, send_request
 from memtui.recording.control import SIGNALS, Ended
@@ -200,6 +200,6 @@ def _print_way_back(pid: int, name: str, path: Path) -> None:
 def _print_lines(*lines: str) -> None:
     """Print lines; a lost terminal is not an error."""
     try:
-        print("\n".join(map(visible, lines)), flush=True)
+        print("\n".join(map(printable, lines)), flush=True)
     except OSError:
         silence(sys.stdout)

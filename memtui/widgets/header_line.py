@@ -108,7 +108,7 @@ class HeaderLine(CachedWidget):
     def _costs(self, room: int) -> tuple[Line, bool]:
         """Return a warning and the costs that matter most, as many as fit; and whether all of them fit.
 
-        How memory is measured, and the single costs, are in the details (``widgets.plain_lines``).
+        How memory is measured, and the single costs, are in the details (``widgets.sentence_lines``).
         """
         view, draw_style = self.view, self.draw_style
         parts = [

@@ -127,8 +127,8 @@ class ProcessTable(RowPanel):
 
     def _with_room_for_use(self, columns: list[tuple[str, int]], width: int) -> list[tuple[str, int]]:
         """Leave out the use of GPUs where none is known, and where it would take the room of anything else."""
-        known = any(row.gpus_used is not None for row in self.view.rows)
-        if known and sum(cells for _, cells in columns) + 2 + SHORT_COMMAND <= width:
+        uses_gpus = any(row.gpus_used is not None for row in self.view.rows)
+        if uses_gpus and sum(cells for _, cells in columns) + 2 + SHORT_COMMAND <= width:
             return columns
         return [column for column in columns if column[0] != "GPU %"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from memtui.core.shorten import shorten
-from memtui.core.text import visible as clean
+from memtui.core.text import printable as clean
 from memtui.core.units import (
     about_percent,
     change,

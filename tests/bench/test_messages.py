@@ -18,14 +18,14 @@ from memtui.bench.messages import (
     request_of,
 )
 from memtui.bench.plan import BenchPlan, BenchWindow
-from memtui.core.plain_data import from_plain, to_plain
+from memtui.core.json_fields import from_json, to_json
 
 WINDOWS = (BenchWindow(1, 9, 4, (2.0, 2.5), cpu_ns=7, yard_ns=(3.0, 3.0), load_ns=6), BenchWindow(10, 20, 5, (2.0,)))
 CPU = Ready("2.9", 3, 1 << 20, 7, "a CPU", "", capability="AVX2")
 
 
 def through_json(message) -> dict:
-    return json.loads(json.dumps(to_plain(message)))
+    return json.loads(json.dumps(to_json(message)))
 
 
 @pytest.mark.parametrize("message", [MeasureRequest("{}", BenchPlan(windows=3, power=True)), PowerSettled()])
@@ -48,7 +48,7 @@ def test_replies(message):
 
 
 def test_a_worker_says_what_it_is_or_why_it_is_not():
-    assert from_plain(Ready, through_json(CPU)) == CPU
+    assert from_json(Ready, through_json(CPU)) == CPU
     assert through_json(CPU)["at"] == "ready", "as core.processes has it"
     assert through_json(Unable("No module named 'torch'")) == {"at": "unable", "text": "No module named 'torch'"}
 

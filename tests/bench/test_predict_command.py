@@ -139,11 +139,15 @@ class TestRows:
         add(path, rows(CONVOLUTIONS[:20]))
         newest = add(path, rows(CONVOLUTIONS[20:30]))
         result = loaded_from(path)
-        assert (result.place.device, result.place.environment, result.place.run) == ("here", {"threads": 1}, newest)
+        assert (result.measured_on.device, result.measured_on.environment, result.measured_on.run) == (
+            "here",
+            {"threads": 1},
+            newest,
+        )
         assert len(result.rows) == 30, "all runs of the place"
         assert max(row.call_ns / call_ns(row.configuration) for row in result.rows) < 1.5
         assert [(p.device, p.configurations) for p in result.others] == [("here", 40), ("other", 25)]
-        assert loaded_from(path, runs=[old[:6]]).place.device == "other"
+        assert loaded_from(path, runs=[old[:6]]).measured_on.device == "other"
         with pytest.raises(UserError, match="no run whose name begins with zz"):
             loaded_from(path, runs=["zz"])
 
@@ -151,7 +155,7 @@ class TestRows:
         add(path, rows(CONVOLUTIONS[:30]))
         relu = [BenchRow(make("relu", {"elements": 100 * n}), PLAN, call_ns=100.0 * n) for n in range(1, 25)]
         add(path, relu, name="other")
-        assert loaded_from(path, operators=("conv2d",)).place.device == "here"
+        assert loaded_from(path, operators=("conv2d",)).measured_on.device == "here"
         assert {row.configuration.op for row in loaded_from(path).rows} == {"relu"}
         with pytest.raises(UserError, match="has no finished row of gelu"):
             loaded_from(path, operators=("gelu",))

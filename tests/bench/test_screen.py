@@ -20,7 +20,7 @@ from memtui.bench.store import Database
 from memtui.bench.sweep import SweepProgress
 from memtui.bench.sweep_task import SweepMessage, SweepProcess, SweepUpdate, update_of
 from memtui.core.errors import UserError
-from memtui.core.plain_data import from_plain, to_plain
+from memtui.core.json_fields import from_json, to_json
 from memtui.core.processes import WorkEnded
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.views.bench import BenchView
@@ -47,7 +47,7 @@ def word(phase="window", **changes) -> SweepMessage:
 def message(progress: SweepProgress, titles: Titles | None = None) -> SweepMessage:
     """As it comes out of the pipe."""
     update = update_of(progress, titles or Titles([]))
-    received = from_plain(SweepUpdate, json.loads(json.dumps(to_plain(update))))
+    received = from_json(SweepUpdate, json.loads(json.dumps(to_json(update))))
     assert received == update
     return received
 

@@ -80,7 +80,7 @@ def test_rows_are_measured_and_stored(database):
     for row in rows:
         assert row.status == "ok"
         assert len(row.windows) == PLAN.windows
-        assert all(w.end_ns - w.begin_ns > 0.02e9 for w in row.windows)
+        assert all(w.end_ns - w.start_ns > 0.02e9 for w in row.windows)
         assert 100 < row.call_ns < 1e6
         assert row.estimate_j == pytest.approx(10 * row.call_ns / 1e9)
         assert (row.energy_j, row.energy_reason) == (None, "none in this test")
@@ -117,7 +117,7 @@ def test_visits_of_configurations_take_turns(database):
     reported: list[SweepProgress] = []
     rows = run(database, tell=reported.append, plan=replace(PLAN, windows=3, visits=2))
     assert [len(row.windows) for row in rows] == [3, 3]
-    first, second = (sorted(w.begin_ns for w in row.windows) for row in rows)
+    first, second = (sorted(w.start_ns for w in row.windows) for row in rows)
     assert first[1] < second[0], "two windows in the first visit"
     assert second[1] < first[2] < second[2]
     seen = dict.fromkeys((p.configuration, p.visit, p.visits) for p in reported if p.phase == "window")

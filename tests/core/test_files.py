@@ -9,7 +9,7 @@ import pytest
 
 from memtui.core import files
 from memtui.core.errors import UserError
-from memtui.core.files import check_place, ensure_folder, read_toml, replace_whole, write_safely
+from memtui.core.files import check_place, ensure_folder, read_toml, write_atomically, write_safely
 
 
 def mode_of(path) -> int:
@@ -29,7 +29,7 @@ def test_a_file_is_replaced_with_its_mode_less_the_umask_and_no_draft_stays(tmp_
     path.write_text("a longer old text")
     path.chmod(0o777)
     (tmp_path / ".a.new").write_text("what a crash left")
-    replace_whole(path, "new\n")
+    write_atomically(path, "new\n")
     assert (path.read_text(), mode_of(path)) == ("new\n", 0o640)
     os.umask(0)
     write_safely(path, "é")
@@ -45,14 +45,14 @@ def test_text_is_on_the_disk_before_it_has_its_name_and_the_name_afterwards(tmp_
         seen.append((there, (tmp_path / "a").exists(), (tmp_path / ".a.new").exists()))
 
     monkeypatch.setattr(files.os, "fsync", sync)
-    replace_whole(tmp_path / "a", "text")
+    write_atomically(tmp_path / "a", "text")
     assert seen == [("file", False, True), ("folder", True, False)]
 
 
 def test_what_cannot_be_written_leaves_the_old_text_and_no_draft(tmp_path):
     (tmp_path / "a").write_text("old")
     with pytest.raises(UnicodeEncodeError):
-        replace_whole(tmp_path / "a", "\ud800")
+        write_atomically(tmp_path / "a", "\ud800")
     assert (tmp_path / "a").read_text() == "old"
     assert [left.name for left in tmp_path.iterdir()] == ["a"]
 
@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_created_says_why(tmp_path, monkeypatch):
 
     monkeypatch.setattr(files.os, "open", refuse)
     with pytest.raises(PermissionError):
-        replace_whole(tmp_path / "a", "text")
+        write_atomically(tmp_path / "a", "text")
 
 
 def test_toml_is_read_and_what_is_none_is_one_line(tmp_path):

@@ -33,7 +33,7 @@ from memtui.core.samples import (
     VmaTable,
     Window,
 )
-from memtui.core.text import csv_cell, short_command, storable, visible, wrapped
+from memtui.core.text import csv_cell, printable, short_command, utf8_safe, wrapped
 from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
@@ -79,28 +79,28 @@ FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1")
     ],
 )  # fmt: skip
 def test_visible(raw, seen):
-    assert visible(raw) == seen
+    assert printable(raw) == seen
 
 
 @given(st.text(st.characters()))
 def test_visible_is_one_printable_line_and_stays(text):
-    shown = visible(text)
+    shown = printable(text)
     assert shown.isprintable()
-    assert visible(shown) == shown
+    assert printable(shown) == shown
     shown.encode()
 
 
 @given(st.binary())
 def test_bytes_of_names_are_seen_and_stored(raw):
     name = os.fsdecode(raw)
-    assert visible(name).isprintable()
-    assert storable(name).encode().decode() == storable(name)
-    assert storable(storable(name)) == storable(name)
+    assert printable(name).isprintable()
+    assert utf8_safe(name).encode().decode() == utf8_safe(name)
+    assert utf8_safe(utf8_safe(name)) == utf8_safe(name)
 
 
 @given(st.text())
 def test_what_utf_8_holds_is_stored_as_it_is(text):
-    assert storable(text) == text
+    assert utf8_safe(text) == text
 
 
 @given(st.text(st.characters()))
@@ -108,7 +108,7 @@ def test_csv_cells_compute_nothing(text):
     cell = csv_cell(text)
     assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
     assert cell.isprintable()
-    assert cell.removeprefix("'") in (visible(text), visible(text).removeprefix("'"))
+    assert cell.removeprefix("'") in (printable(text), printable(text).removeprefix("'"))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_short_commands(command, short):
 def test_short_commands_fit(command, characters):
     short = short_command(command, characters)
     assert len(short) <= characters
-    assert short == visible(short)
+    assert short == printable(short)
 
 
 # Every widget

@@ -148,7 +148,7 @@ def test_refuses_without_a_terminal():
 
 def test_require_terminal_says_record(monkeypatch):
     monkeypatch.setattr(terminal.os, "isatty", lambda fd: fd == 2)
-    with pytest.raises(UserError, match=r"stdin is none.*memtui record") as caught:
+    with pytest.raises(UserError, match=r"stdin is not a terminal.*memtui record") as caught:
         terminal.require_terminal({"TERM": "xterm"})
     assert caught.value.code == 2
     monkeypatch.setattr(terminal.os, "isatty", lambda fd: True)

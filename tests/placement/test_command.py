@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from memtui.cli.main import main
+from memtui.core.json_fields import to_json
 from memtui.core.options import PLACE
-from memtui.core.plain_data import to_plain
 from memtui.placement import text
 from memtui.placement.configurations import configuration, pair_configurations
 from memtui.placement.graph import Configuration
@@ -310,7 +310,7 @@ def test_it_is_no_session(file: Path, capsys: Capture) -> None:
 
 def test_a_limit_below_what_must_stay_is_reported(tmp_path: Path, capsys: Capture) -> None:
     profile = in_pages(STATIC_CASE)
-    fields = to_plain(profile)
+    fields = to_json(profile)
     fields["graph"]["tensors"][1]["pools"] = ["dram"]
     name = fields["graph"]["tensors"][1]["name"]
     fields["samples"] = [s for s in fields["samples"] if not _has(fields, s, name)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.placement.graph import ARGUMENT, INTERMEDIATE, RESULT, Configuration, Graph, Op, Tensor
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Pool, Profile, Samples
@@ -24,12 +24,12 @@ def through_json(fields: Any) -> Any:
 
 @given(profiles())
 def test_profile_comes_back_from_json(profile: Profile) -> None:
-    assert Profile.from_dict(through_json(to_plain(profile))) == profile
+    assert Profile.from_dict(through_json(to_json(profile))) == profile
 
 
 @given(plans())
 def test_plan_comes_back_from_json(plan: PlacementPlan) -> None:
-    assert PlacementPlan.from_dict(through_json(to_plain(plan))) == plan
+    assert PlacementPlan.from_dict(through_json(to_json(plan))) == plan
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
@@ -42,7 +42,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 @given(st.one_of(profiles(), plans()), st.data())
 def test_damaged_data_is_refused_with_one_error(original: Profile | PlacementPlan, data: st.DataObject) -> None:
-    fields = through_json(to_plain(original))
+    fields = through_json(to_json(original))
     container, key = data.draw(st.sampled_from(_places(fields)))
     odd = st.sampled_from([None, -1, 1 << 70, 1.5, "", "x" * 5000, [], {}, [[]], True, float("nan"), float("inf")])
     container[key] = data.draw(odd)
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_reported(change: Callable[[Any], object], why: str) ->
     profile = Profile(
         graph, (Pool("dram"),), (Samples("b", Configuration(("dram",), ("dram",)), "single", (1.0,), (0,)),)
     )
-    fields = through_json(to_plain(profile))
+    fields = through_json(to_json(profile))
     change(fields)
     with pytest.raises(Damaged, match=why):
         Profile.from_dict(fields)

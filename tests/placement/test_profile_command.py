@@ -236,7 +236,7 @@ def test_a_model_of_the_users_own_is_run_only_where_it_is_named(folder: Path) ->
         (["mlp", "-o", "p", "--mode", "twice"], 2, "there is no way of timing 'twice'"),
         (["mlp", "-o", "p", "--cache", "own.py"], 2, "own.py is not a cache of memtui place"),
         (["mlp", "-o", "p", "--cache", "nodir/c.db"], 2, "nodir/c.db: cannot be written: there is no folder nodir"),
-        (["mlp", "-o", "own.py"], 2, "own.py: is there, and no profile"),
+        (["mlp", "-o", "own.py"], 2, "own.py: exists and is not a placement profile"),
         (["own.py:item", "-o", "p"], 2, "x.sum().item())"),
         (["own.py:nobody", "-o", "p"], 2, "own.py has no function nobody; there are make, item"),
     ],

@@ -106,6 +106,6 @@ def secret(profile: Profile, folder: str = "/home/secret/slow", note: str = "") 
 
 
 def _plain(profile: Profile) -> object:
-    from memtui.core.plain_data import to_plain
+    from memtui.core.json_fields import to_json
 
-    return to_plain(profile)
+    return to_json(profile)

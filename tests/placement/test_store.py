@@ -91,7 +91,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
         ProfileFile.create(path, CASE.graph, CASE.pools)
     other = tmp_path / "thesis.txt"
     other.write_text("years of work")
-    with pytest.raises(UserError, match="is there, and no profile"):
+    with pytest.raises(UserError, match="exists and is not a placement profile"):
         ProfileFile.create(other, CASE.graph, CASE.pools, force=True)
     assert other.read_text() == "years of work"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memtui.core.plain_data import from_plain, to_plain
+from memtui.core.json_fields import from_json, to_json
 from memtui.placement.graph import Configuration
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.validation import Damaged
@@ -57,7 +57,7 @@ def line(message: Any) -> Any:
     ],
 )
 def test_a_request_is_read_as_it_was_written(request_: Request) -> None:
-    assert request_of(line(to_plain(request_))) == request_
+    assert request_of(line(to_json(request_))) == request_
 
 
 def test_what_is_not_a_request_is_refused() -> None:
@@ -93,12 +93,12 @@ def test_what_is_not_a_request_is_refused() -> None:
     ],
 )
 def test_an_answer_is_read_as_it_was_written(answer: Answer, kind: type[Answer], outcome: str) -> None:
-    message = line(to_plain(answer))
+    message = line(to_json(answer))
     assert message["at"] == outcome
-    assert from_plain(kind, message) == answer
+    assert from_json(kind, message) == answer
 
 
 @pytest.mark.parametrize("change", [{"read": None}, {"written": "fast"}, {"meanwhile_start_ns": -1}])
 def test_bandwidths_that_somebody_put_into_a_cache_are_checked(change: dict[str, Any]) -> None:
     with pytest.raises(Damaged):
-        Bandwidth.from_dict(to_plain(SLOW) | change)
+        Bandwidth.from_dict(to_json(SLOW) | change)

@@ -69,41 +69,41 @@ def machine(tmp_path, monkeypatch):
 def test_each_process_is_compared_once_when_it_is_born(machine):
     machine.share(7, 8)
     with closing(MemoryUsers(machine.folder)) as users:
-        users.look([7])
+        users.poll([7])
         assert sorted(machine.compared) == [(7, 1), (7, 8)]
         assert (users.of(7), users.of(8)) == ({8}, frozenset())
         machine.compared.clear()
-        users.look([7])
+        users.poll([7])
         assert not machine.compared, "nobody was born"
         machine.share(7, 9)
         machine.born(9)
-        users.look([7])
+        users.poll([7])
         assert machine.compared == [(7, 9)]
         assert users.of(7) == {8, 9}
         machine.compared.clear()
-        users.look([7, 8])
+        users.poll([7, 8])
         assert sorted(machine.compared) == [(8, 1), (8, 7), (8, 9)], "of one that is new, all"
 
 
 def test_one_born_since_the_last_listing_is_compared_with_its_parent_and_its_tree(machine):
     with closing(MemoryUsers(machine.folder)) as users:
-        users.look([7])
+        users.poll([7])
         machine.compared.clear()
         machine.born(0, (9, 10), parent=8, start_ticks=1 << 60)
         machine.share(7, 9)
         machine.share(8, 9)
         machine.share(9, 10)
-        users.look([7, 9])
+        users.poll([7, 9])
         assert sorted(machine.compared) == [(7, 9), (7, 10), (9, 8), (9, 10)]
         assert (users.of(7), users.of(9)) == ({9}, {7, 8, 10})
 
 
 def test_another_process_with_the_pid_of_one_that_ended_is_new(machine):
     with closing(MemoryUsers(machine.folder)) as users:
-        users.look([7])
+        users.poll([7])
         machine.share(7, 8)
         machine.born(8)
-        users.look([7])
+        users.poll([7])
         assert users.of(7) == {8}
 
 
@@ -116,15 +116,15 @@ def test_a_look_ends_in_time_and_the_next_ones_go_on(machine, monkeypatch):
     same = memory_users.same_memory
     monkeypatch.setattr(memory_users, "same_memory", lambda *pair: (time.sleep(0.001), same(*pair))[1])
     with closing(MemoryUsers(machine.folder)) as users:
-        users.look([7])
+        users.poll([7])
         assert 0 < len(machine.compared) <= 5
         shutil.rmtree(machine.folder / "150")
         machine.compared.clear()
         machine.born(200)
-        users.look([7])
+        users.poll([7])
         assert machine.compared[0] == (7, 200), "the newest is first"
         for _ in range(200):
-            users.look([7])
+            users.poll([7])
         assert len(machine.compared) == len(set(machine.compared)) >= len(pids) - 5
         assert (7, 150) not in machine.compared, "it has ended"
         assert users.of(7) == {100, 199}
@@ -135,9 +135,9 @@ def test_where_no_file_can_be_opened_the_next_round_tries_again(machine, monkeyp
     with closing(MemoryUsers(machine.folder)) as users:
         with monkeypatch.context() as patch:
             patch.setattr(memory_users.os, "scandir", fails)
-            users.look([7])
+            users.poll([7])
         assert users.of(7) == frozenset()
-        users.look([7])
+        users.poll([7])
         assert users.of(7) == {8}
 
 
@@ -149,7 +149,7 @@ def test_zombies_share_nothing():
         if not same_memory(one.pid, other.pid):
             pytest.skip("this kernel compares no memory (CONFIG_KCMP)")
         with closing(MemoryUsers()) as users:
-            users.look([one.pid, other.pid])
+            users.poll([one.pid, other.pid])
             assert users.of(one.pid) == users.of(other.pid) == frozenset()
             users._users[one.pid].add(other.pid)  # from the time when they ran
             users.recheck()
@@ -159,7 +159,7 @@ def test_zombies_share_nothing():
 def test_who_has_memory_of_its_own_is_dropped(machine):
     machine.share(7, 8)
     with closing(MemoryUsers(machine.folder)) as users:
-        users.look([7])
+        users.poll([7])
         users.recheck()
         assert users.of(7) == {8}
         machine.sharing.clear()
@@ -167,7 +167,7 @@ def test_who_has_memory_of_its_own_is_dropped(machine):
         assert users.of(7) == frozenset()
         machine.share(7, 8)  # another process with this pid: the one that was watched is forgotten before
         users.forget(7)
-        users.look([7])
+        users.poll([7])
         assert users.of(7) == {8}
 
 
@@ -182,26 +182,26 @@ def test_without_the_last_pid_it_looks_now_and_then(machine, there, monkeypatch)
     else:
         (machine.folder / "loadavg").unlink()
     with closing(MemoryUsers(machine.folder)) as users:
-        users.look([7])
+        users.poll([7])
         (machine.folder / "9").mkdir()
         machine.share(7, 9)
-        users.look([7])
+        users.poll([7])
         assert users.of(7) == frozenset()
         users._due_ns = 0
-        users.look([7])
+        users.poll([7])
         assert users.of(7) == {9}
 
 
 def test_on_a_machine_that_forks_all_the_time_it_rests_after_a_look(machine):
     with closing(MemoryUsers(machine.folder)) as users:
-        users.look([7])
+        users.poll([7])
         users._rest_until_ns = 1 << 62
         machine.born(9)
         machine.share(7, 9)
-        users.look([7])
+        users.poll([7])
         assert users.of(7) == frozenset()
         users._rest_until_ns = 0
-        users.look([7])
+        users.poll([7])
         assert users.of(7) == {9}
 
 
@@ -335,7 +335,7 @@ def test_of_many_a_few_are_named():
 ])  # fmt: skip
 def test_real_ones_are_found_wherever_they_are(program, kind, related):
     with shared(program, kind, 16) as target, closing(MemoryUsers()) as users:
-        users.look([target.pid])
+        users.poll([target.pid])
         assert users.of(target.pid) == ({target.sharer} if related else frozenset())
         assert all(same_memory(target.pid, pid) for pid in users.of(target.pid))
 

@@ -161,7 +161,11 @@ def test_a_namesake_does_not_count():
         ("tests/bench/test_cpu_speed.py", "memtui.bench.command", "imports it: through is not needed"),
         ("tests/bench/test_command.py", "memtui.bench.sweep_task", "does not import memtui.bench.sweep_task"),
         ("tests/bench/test_command.py", "memtui.core.errors", "memtui.core.errors does not import it"),
-        ("tests/bench/test_command.py", "python -m memtui.bench.worker", "memtui.bench.worker is another module"),
+        (
+            "tests/bench/test_command.py",
+            "python -m memtui.bench.torch.worker",
+            "memtui.bench.torch.worker is another module",
+        ),
         ("tests/bench/test_command.py", "memtui study", "does not run memtui study"),
         ("tests/bench/test_command.py", "somehow", "is neither a module nor a command"),
         ("tests/bench/test_command.py", "memtui.bench.command", ""),

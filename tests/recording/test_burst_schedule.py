@@ -24,7 +24,7 @@ def started(typical_ns: int = 0, share: float = 0.01, length_ns: int = 2 * S) ->
     """Return a schedule in its first burst, and when that window began."""
     schedule, now_ns = BurstSchedule(), 0
     for _ in range(1000):
-        schedule.begin(now_ns, now_ns + length_ns, typical_ns, typical_ns, share)
+        schedule.start(now_ns, now_ns + length_ns, typical_ns, typical_ns, share)
         if schedule.cut_ns is not None:
             return schedule, now_ns
         now_ns += length_ns
@@ -53,10 +53,10 @@ def test_the_first_windows_are_whole_and_bursts_keep_a_quarter_of_the_budget():
     schedule, now_ns = started(cost_ns, share)
     assert now_ns >= 12 * cost_ns / (0.25 * share)
     first_ns, extra_ns = now_ns, 40 * MS
-    schedule.begin(now_ns + 2 * S, now_ns + 4 * S, cost_ns + extra_ns, cost_ns, share)
+    schedule.start(now_ns + 2 * S, now_ns + 4 * S, cost_ns + extra_ns, cost_ns, share)
     while schedule.cut_ns is None:
         now_ns += 2 * S
-        schedule.begin(now_ns, now_ns + 2 * S, cost_ns, cost_ns, share)
+        schedule.start(now_ns, now_ns + 2 * S, cost_ns, cost_ns, share)
     assert extra_ns / (now_ns - first_ns) <= 0.25 * share
     assert extra_ns / (now_ns - first_ns - 4 * S) >= 0.2 * share
 
@@ -67,7 +67,7 @@ def test_bursts_without_a_probe_become_rare():
         was_burst = schedule.cut_ns is not None
         now_ns = n * length_ns
         cost_ns = 15 * MS if was_burst else 5 * MS
-        schedule.begin(now_ns, now_ns + length_ns, cost_ns, 5 * MS, 0.01, probes=int(now_ns > 600 * S))
+        schedule.start(now_ns, now_ns + length_ns, cost_ns, 5 * MS, 0.01, probes=int(now_ns > 600 * S))
         if schedule.cut_ns is not None:
             bursts.append(now_ns // S)
     waits = [after - before for before, after in pairwise(bursts)]
@@ -81,7 +81,7 @@ def test_the_first_burst_waits_by_what_windows_cost_now():
     """The first windows of a recording are dear."""
     schedule, now_ns, length_ns = BurstSchedule(), 0, 2 * S
     for typical_ns in (500 * MS, 500 * MS, 500 * MS, 5 * MS):
-        schedule.begin(now_ns, now_ns + length_ns, typical_ns, typical_ns, 0.2)
+        schedule.start(now_ns, now_ns + length_ns, typical_ns, typical_ns, 0.2)
         now_ns += length_ns
     assert schedule.cut_ns is not None
 
@@ -90,7 +90,7 @@ def test_there_are_none_without_a_budget_or_in_short_windows():
     for length_ns, share in ((2 * S, None), (SHORTEST_NS - 1, 0.01)):
         schedule = BurstSchedule()
         for n in range(100):
-            schedule.begin(n * length_ns, (n + 1) * length_ns, 0, 0, share)
+            schedule.start(n * length_ns, (n + 1) * length_ns, 0, 0, share)
             assert schedule.cut_ns is None
     schedule, _ = started()
     schedule.cancel()
@@ -104,7 +104,7 @@ def test_bursts_keep_to_their_part_of_a_budget_also_where_windows_become_dearer(
     for number in range(400):
         window_ns = (MS + number * 39 * MS // 400) // 4
         interval_ns = budget.interval_ns(10 * S)
-        schedule.begin(now_ns, now_ns + interval_ns, budget.last_ns, budget.typical_ns, budget.share)
+        schedule.start(now_ns, now_ns + interval_ns, budget.last_ns, budget.typical_ns, budget.share)
         parts = len(parts_of(schedule, now_ns, now_ns + interval_ns)) if schedule.cut_ns is not None else 1
         now_ns += interval_ns
         budget.record(now_ns, parts * window_ns, 0, parts=parts)

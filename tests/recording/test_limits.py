@@ -90,7 +90,7 @@ def test_scalars_rows_and_events_stay_and_the_oldest_pages_go_first(thinned):
     assert np.isfinite(reader.samples.stored_bytes).all()
     assert len(reader.vmas.rows()) == len(VMAS)
     assert [e.text for e in reader.events(0, 2**62) if e.kind == "thinned"] == [
-        "the file reached 16.0 MiB (--max-size): page sets are thinned, the oldest first"
+        "the file reached 16.0 MiB (--max-size): page sets are downsampled, the oldest first"
     ]
     stored = np.array([reader.pages.stored_sample(n, n) is not None for n in range(count)])
     quarters = [part.mean() for part in np.split(stored, 4)]
@@ -116,7 +116,7 @@ def test_the_screen_says_why_there_is_no_picture(thinned):
     presenter.playhead.jump("0")
     presenter.playhead.step(gone - presenter.playhead.index)
     view = presenter.view(5.0)
-    assert "no pages of this moment: thinned to keep the file below 16.0 MiB" in view.heat.caption
+    assert "no pages of this moment: downsampled to keep the file below 16.0 MiB" in view.heat.caption
     presenter.playhead.step(count)
     presenter.playhead.span_ns = None
     for _ in range(20):
@@ -131,7 +131,7 @@ def test_the_report_says_so(thinned):
     report = json.loads(memtui("report", thinned[0], "--json").stdout)
     assert report["thinned"] == {"to_bytes": LIMIT}
     assert (
-        "thinned      page sets had to make room to keep the file below 16.0 MiB" in memtui("report", thinned[0]).stdout
+        "downsampled  page sets had to make room to keep the file below 16.0 MiB" in memtui("report", thinned[0]).stdout
     )
 
 

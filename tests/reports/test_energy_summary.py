@@ -7,7 +7,7 @@ import json
 import pytest
 
 from memtui.core.argtypes import grams_a_kwh
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.samples import PowerReading, Status
 from memtui.reports.energy_summary import energy_lines, energy_summary
 from tests.support import sessions
@@ -65,7 +65,7 @@ def test_what_may_be_inside_another_figure_has_no_co2():
     summary = energy_summary([r for rows in readings for r in rows], 0, 3600 * S, 360)
     assert summary.co2.of == ("CPU packages",)
     assert summary.co2.co2_g == pytest.approx(36)
-    assert json.loads(json.dumps(to_plain(summary))) == to_plain(summary)
+    assert json.loads(json.dumps(to_json(summary))) == to_json(summary)
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "nan", "inf", "10001"])

@@ -14,7 +14,7 @@ import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.console import as_json
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.samples import Event, PowerReading, Status
 from memtui.core.tracer_messages import TensorRanges
 from memtui.formats.command import import_all
@@ -98,14 +98,14 @@ def test_every_field_is_a_key(name, tmp_path):
     assert list(built.to_dict()) == [field.name for field in fields(Report)]
     assert json.loads(json.dumps(built.to_dict())) == built.to_dict(), "dicts, lists and scalars only"
     for part in parts(built):
-        document = to_plain(part)
+        document = to_json(part)
         missing = {field.name for field in fields(part)} - set(document)
         assert missing <= {"moment", "t_s", "line", "row", "most"}, type(part)
 
 
 def test_nothing_is_known_of_no_value():
     absent = size_summary(np.array([np.nan, np.nan]), "nobody looked")
-    assert to_plain(absent) == {
+    assert to_json(absent) == {
         "mean": None, "median": None, "max": None, "status": "unsupported", "reason": "nobody looked"
     }  # fmt: skip
     assert size_clause(absent) == "n/a: nobody looked"

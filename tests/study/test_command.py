@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import memtui as memtui_package
+from memtui.core.json_fields import from_json
 from memtui.core.page_sizes import PAGE_BYTES
-from memtui.core.plain_data import from_plain
 from memtui.session.session import Session
 from memtui.study.recorded_run import Trace
 from memtui.study.runs import container
@@ -112,7 +112,7 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
 
     state = json.loads((tmp_path / "out/state.json").read_text())
     row = next(row for row in state["rows"].values() if row["run"]["filter"] == "none")
-    trace = Trace(tmp_path / "out" / row["files"][0], from_plain(RunResult, row))
+    trace = Trace(tmp_path / "out" / row["files"][0], from_json(RunResult, row))
     wss = float(np.median(trace.wss()))
     assert 4 << 20 <= wss <= 12 << 20  # its 4 MiB, and the interpreter
     merged = trace.merged(4)

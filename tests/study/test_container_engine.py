@@ -153,12 +153,12 @@ def test_a_program_ends_by_itself_with_its_status_and_its_output(tmp_path, means
 def test_whoever_is_killed_nothing_is_left(tmp_path, means, program, victim):
     code = (
         "import json, sys\nfrom pathlib import Path\nfrom memtui.study.runs.container import Means\n"
-        "from memtui.core.plain_data import from_plain\n"
+        "from memtui.core.json_fields import from_json\n"
         "from memtui.study.runs.container_engine import Engine\nfrom memtui.study.plan import Run\n"
         "from memtui.study.runs.runner import perform\n"
         "order = json.loads(sys.argv[1])\n"
         "run = Run('boxed', tuple(order['program']), 1.0, place='container')\n"
-        "means = Means((), '', engine=from_plain(Engine, order['engine']))\n"
+        "means = Means((), '', engine=from_json(Engine, order['engine']))\n"
         f"perform(run, Path({str(tmp_path / 'boxed')!r}), [{min(os.sched_getaffinity(0))}], means, lambda word: None)\n"
     )
     order = json.dumps({"program": program, "engine": asdict(means.engine)})

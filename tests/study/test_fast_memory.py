@@ -23,9 +23,9 @@ from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import MedianInterval
 from memtui.core.errors import UserError
+from memtui.core.json_fields import from_json, to_json
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_BYTES
-from memtui.core.plain_data import from_plain, to_plain
 from memtui.session.vma_row import VmaRow
 from memtui.study import command
 from memtui.study.plan import Run
@@ -181,7 +181,7 @@ def test_a_program_that_was_killed_though_swap_had_room_is_tried_again(
     monkeypatch.setattr(
         runner,
         "_listen",
-        lambda fd, show: from_plain(RunResult, ended | {"memory": memory | {"kills": next(kills_left)}}),
+        lambda fd, show: from_json(RunResult, ended | {"memory": memory | {"kills": next(kills_left)}}),
     )
     run = Run("x", ("python", "train.py"), 5.0)
     if says is None:
@@ -201,12 +201,12 @@ def test_a_limit_that_does_not_come_down_is_told(tmp_path):
 
 
 def sent(message: object) -> dict:
-    return json.loads(json.dumps(to_plain(message)))
+    return json.loads(json.dumps(to_json(message)))
 
 
 def test_messages_of_a_limit_arrive_as_they_were_sent():
     order = LimitOrder(4096, ("/var/tmp", "/tmp"), 1000)
-    assert from_plain(LimitOrder, sent(order)) == order
+    assert from_json(LimitOrder, sent(order)) == order
     for request in (JoinRequest(42), LimitRequest(1 << 30)):
         assert request_of(sent(request)) == request
     ready = HolderReady(2, "/sys/fs/cgroup/memtui-limit-1-2", "a file on ext4", 4096)
@@ -228,7 +228,7 @@ def test_messages_of_a_worker_arrive_as_they_were_sent():
 
 
 def limit(share: float) -> MemoryResult:
-    return from_plain(MemoryResult, under_a_limit(share))
+    return from_json(MemoryResult, under_a_limit(share))
 
 
 def test_steps_are_counted_after_the_limit_and_some_time_to_settle():

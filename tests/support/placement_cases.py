@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.placement.profile import Profile
 from tests.support.placements import SLOW, graph_of, profile_of, slow_pool
 
@@ -31,7 +31,7 @@ SYNC_CASE = profile_of(
 
 def in_pages(profile: Profile) -> Profile:
     """Return the profile with tensors of whole pages, in two ways of timing, one of which takes 1.5 times as long."""
-    fields = to_plain(profile)
+    fields = to_json(profile)
     for tensor in fields["graph"]["tensors"]:
         tensor["size_bytes"] *= PAGE
     for pool in fields["pools"]:

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import asdict
 
 from memtui.analysis.slowdown import Block
-from memtui.core.plain_data import from_plain
+from memtui.core.json_fields import from_json
 from memtui.study.plan import ALTERNATE, BLOCKS, Run
 from memtui.study.runs.messages import RunResult
 from tests.support.pages import URLS, Page
@@ -31,7 +31,7 @@ SAMPLES = 60
 
 
 def result_of(run: Run) -> RunResult:
-    return from_plain(RunResult, _result(run))
+    return from_json(RunResult, _result(run))
 
 
 def _result(run: Run) -> dict:

@@ -15,7 +15,7 @@ from memtui.bench.store import Database
 from memtui.cli.parser import TAKE_PROGRAMS, build_parser
 from memtui.core import argtypes
 from memtui.core.argtypes import leaves_of
-from memtui.core.text import visible
+from memtui.core.text import printable
 from tests.support.bench_database import add, row
 from tests.support.memory_logs import mxnet_log
 from tests.support.placement_profiles import written
@@ -280,8 +280,8 @@ def _of_action(command: str, action: argparse.Action, place: Path, rights: bool)
 
 def _shown(value: str) -> tuple[str, ...]:
     """How an answer shows a value: its begin as a terminal gets it, or the key that it has a value for."""
-    key = visible(value.partition("=")[0])
-    return (visible(value)[:20], *([f"{key} "] if key else []), "a mark", key + ";") if value.strip() else _EMPTY
+    key = printable(value.partition("=")[0])
+    return (printable(value)[:20], *([f"{key} "] if key else []), "a mark", key + ";") if value.strip() else _EMPTY
 
 
 _EMPTY = ("''", "empty", "a mark", "bench db")

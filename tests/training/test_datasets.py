@@ -109,15 +109,15 @@ def test_of_missing_files_it_is_said_which_are_expected(name, message, tmp_path)
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("train-images-idx3-ubyte.gz", packed(b"\0" * 99), "is no IDX file of images"),
+        ("train-images-idx3-ubyte.gz", packed(b"\0" * 99), "is not an IDX file of images"),
         ("train-images-idx3-ubyte.gz", b"\x1f\x8b" + b"x" * 30, "cannot be read"),
         ("train-images-idx3-ubyte.gz", packed(idx(np.zeros((2, 28, 28))))[:-9], "cannot be read"),
         ("train-images-idx3-ubyte.gz", packed(idx(np.zeros((20, 28, 28)))[:-1]), "is truncated"),
         ("train-images-idx3-ubyte.gz", packed(idx(np.zeros((20, 8, 8)))), "has images of 8x8"),
         ("train-images-idx3-ubyte.gz", packed(idx(np.zeros((3, 28, 28)))), "has 3 images and 20 labels"),
         ("t10k-labels-idx1-ubyte", idx(np.full(7, 12)), "has the label 12"),
-        ("t10k-labels-idx1-ubyte", b"", "is no IDX file of labels"),
-        ("t10k-labels-idx1-ubyte", idx(np.zeros(7), magic=2051), "is no IDX file of labels"),
+        ("t10k-labels-idx1-ubyte", b"", "is not an IDX file of labels"),
+        ("t10k-labels-idx1-ubyte", idx(np.zeros(7), magic=2051), "is not an IDX file of labels"),
         ("t10k-labels-idx1-ubyte", struct.pack(">2i", 2049, -5), "is truncated"),
         ("t10k-labels-idx1-ubyte", struct.pack(">2i", 2049, 1 << 30), "is truncated"),
     ],

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.errors import UserError
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.training.settings import networks_from_file
 from memtui.training.tune.grid import Grid, from_options
 from memtui.training.tune.results import (  # fmt: skip
@@ -38,7 +38,7 @@ GRID = from_options(["type=BP,DFA", "batch_size=50,100"], "fcReLu", {}, {})
 numbers = st.none() | st.floats(allow_nan=False)
 wholes = st.none() | st.integers(-(1 << 62), 1 << 62)
 # A text that begins as csv_cell begins a formula comes back without that; no file has lone surrogates either.
-words = st.text(max_size=30).map(visible).filter(lambda text: not text.startswith("'"))
+words = st.text(max_size=30).map(printable).filter(lambda text: not text.startswith("'"))
 rows = st.builds(
     TuneRow,
     accuracy=numbers, loss=numbers, epochs=wholes, iterations=wholes, stopped=words, peak_bytes=wholes,

@@ -120,7 +120,7 @@ def test_distances_across_thinned_pages_are_not_made_up(reader):
     assert view.whose == "of [heap] since 00:00:06"  # sample 30
     assert view.touches == 1024 * 30
     log = RangeReuse()
-    assert shown(reader, heap, 9, log).note == "no distances of one range: pages up to here were thinned"
+    assert shown(reader, heap, 9, log).note == "no distances of one range: page sets up to here were downsampled"
     assert shown(reader, heap, 9, log).note
     assert shown(reader, heap, 10, log).touches == 1024
     assert shown(reader, heap, SAMPLES - 1, log).touches == 1024 * 30

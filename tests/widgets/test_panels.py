@@ -23,11 +23,11 @@ from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap, cursor_text, label_cells, picture_cells
 from memtui.widgets.panel import CachedWidget, _neighbours
-from memtui.widgets.plain_lines import DetailLines, SummaryLines, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.power_line import PowerLine, tells_nothing
 from memtui.widgets.reuse_histogram import ReuseHistogram as ReuseWidget
 from memtui.widgets.reuse_histogram import between, fold
+from memtui.widgets.sentence_lines import DetailLines, SummaryLines, detail_rows
 from memtui.widgets.views.memory import (
     DevicePower,
     FooterView,

@@ -9,7 +9,7 @@ from typing import Any
 
 from memtui.bench.operators.base import Value
 
-Found = tuple[str, dict[str, Value]]
+FoundOperator = tuple[str, dict[str, Value]]
 MISSING = "there is no such operator"
 
 
@@ -37,11 +37,11 @@ class AtenCall:
         return self.arguments.get(name)
 
 
-Operators = Sequence[Found] | None  # None: the call is seen in its parts
+Operators = Sequence[FoundOperator] | None  # None: the call is seen in its parts
 Rule = Callable[[AtenCall], Operators]
 
 
-def one(value: Any, what: str, count: int = 2) -> int:
+def single(value: Any, what: str, count: int = 2) -> int:
     """Return the number of a list in which all are alike, as ``[3, 3]``."""
     values = [value] if isinstance(value, int) else list(value)
     if len(set(values)) > 1:

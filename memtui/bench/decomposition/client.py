@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from memtui.bench.decomposition.names import NetworkName
 from memtui.bench.decomposition.result import Decomposition
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.plain_data import from_plain
+from memtui.core.json_fields import from_json
 from memtui.core.progress_line import ProgressLine
 from memtui.probes.process_exit import describe_status
 
@@ -42,7 +42,7 @@ def decompose(name: NetworkName, device: str, dtype: str, threads: int) -> Decom
         except subprocess.TimeoutExpired:
             raise UserError(f"{name.text}: two passes did not end within {_MOST_S:.0f} s") from None
     try:
-        answer = from_plain(Answer, json.loads(answered))
+        answer = from_json(Answer, json.loads(answered))
     except ValueError:
         if status < 0:  # what it printed last is from before
             last = f"it was {describe_status(-status)}"

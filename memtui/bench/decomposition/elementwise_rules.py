@@ -8,7 +8,7 @@ from typing import Any
 
 from memtui.bench.decomposition.aten_call import (
     AtenCall,
-    Found,
+    FoundOperator,
     NotAnOperator,
     Operators,
     Rule,
@@ -107,10 +107,10 @@ def _repeated(large: Sequence[int], small: Sequence[int]) -> dict[str, Value]:
 def _both_repeated(first: Sequence[int], second: Sequence[int]) -> dict[str, Value]:
     """Return a, b, c of shapes as a x b x 1 and a x 1 x c."""
     count = max(len(first), len(second))
-    one, other = ((1,) * (count - len(some)) + tuple(some) for some in (first, second))
+    left, right = ((1,) * (count - len(some)) + tuple(some) for some in (first, second))
     sides = [  # whose each is, of both, of the first or of the second, and its size
         ("a", size) if size == of_other else ("b", size) if of_other == 1 else ("c", of_other)
-        for size, of_other in zip(one, other, strict=True)
+        for size, of_other in zip(left, right, strict=True)
         if (size, of_other) != (1, 1)
     ]
     kinds = [kind for kind, _ in sides]
@@ -165,8 +165,8 @@ def repeat(call: AtenCall) -> Operators:
 
 def addcmul(call: AtenCall) -> Operators:
     """What is added and one of the factors are small, the other factor is as large as the result."""
-    added, one, other = (call[key] for key in ("self", "tensor1", "tensor2"))
-    large, small = (one, other) if prod(one.shape) >= prod(other.shape) else (other, one)
+    added, left, right = (call[key] for key in ("self", "tensor1", "tensor2"))
+    large, small = (left, right) if prod(left.shape) >= prod(right.shape) else (right, left)
     if tuple(large.shape) != tuple(call.result.shape):
         raise NotAnOperator("both of its factors are repeated")
     sides = _repeated(large.shape, small.shape)
@@ -182,18 +182,18 @@ def copy(call: AtenCall) -> Operators:
     return [_exchanged(source, target)]
 
 
-def _exchanged(source: Any, target: Any) -> Found:
+def _exchanged(source: Any, target: Any) -> FoundOperator:
     """Return a copy: with sides in the order of the target, of which two groups are exchanged, or in any order."""
-    plain: Found = "copy", {"b": 1, "m": 1, "n": 1, "run": prod(target.shape)}
+    copied: FoundOperator = "copy", {"b": 1, "m": 1, "n": 1, "run": prod(target.shape)}
     if len(source.shape) != len(target.shape):
-        return plain
+        return copied
     sides = [
         (to, of, size)
         for to, of, size in zip(target.stride(), source.stride(), target.shape, strict=True)
         if size > 1 and of > 0
     ]
     if prod(source.shape) != prod(target.shape) or len(sides) < sum(size > 1 for size in target.shape):
-        return plain  # something is repeated
+        return copied  # something is repeated
     sides.sort(key=lambda side: -side[0])  # as they lie in the target
     order = sorted(range(len(sides)), key=lambda index: -sides[index][1])  # as they lie in the source
     sizes = [size for _, _, size in sides]
@@ -202,7 +202,7 @@ def _exchanged(source: Any, target: Any) -> Found:
     last = next((i for i in range(count, first, -1) if order[i - 1] != i - 1), first)
     middle = order[first:last]
     if not middle:
-        return plain
+        return copied
     cut = middle.index(first)  # in the source come those that the target has behind
     if middle != [*range(first + len(middle) - cut, last), *range(first, first + len(middle) - cut)]:
         shape, places = [sizes[i] for i in order], [order.index(i) for i in range(count)]

@@ -12,7 +12,7 @@ from memtui.bench.decomposition.aten_call import (
     Rule,
     images,
     is_channels_last,
-    one,
+    single,
 )
 from memtui.bench.operators.base import Value
 
@@ -26,7 +26,7 @@ def conv2d(call: AtenCall) -> Operators:
         raise NotAnOperator("its input is one image without a batch")
     (n, cin, h, w), (cout, _, k, kw) = x.shape, weight.shape
     pad, pad_wide = padding if len(padding) == 2 else (padding[0], padding[0])
-    s, d = one(call["stride"], "stride"), one(call["dilation"], "dilation")
+    s, d = single(call["stride"], "stride"), single(call["dilation"], "dilation")
     layout = "channels_last" if is_channels_last(x) else "contiguous"
     given: dict[str, Value] = {"n": n, "cin": cin, "cout": cout, "h": h, "w": w, "k": k, "kw": kw, "s": s, "p": pad}
     given |= {"pw": pad_wide, "d": d, "groups": call["groups"], "bias": call["bias"] is not None, "format": layout}
@@ -39,8 +39,8 @@ def conv1d(call: AtenCall) -> Operators:
         raise NotAnOperator("its input has no batch, or its padding is a word")
     n, cin, length = x.shape
     given: dict[str, Value] = {"n": n, "cin": cin, "cout": weight.shape[0], "l": length, "k": weight.shape[2]}
-    given |= {"s": one(call["stride"], "stride"), "p": one(call["padding"], "padding")}
-    given |= {"d": one(call["dilation"], "dilation"), "groups": call["groups"], "bias": call["bias"] is not None}
+    given |= {"s": single(call["stride"], "stride"), "p": single(call["padding"], "padding")}
+    given |= {"d": single(call["dilation"], "dilation"), "groups": call["groups"], "bias": call["bias"] is not None}
     return [("conv1d", given)]
 
 
@@ -51,8 +51,8 @@ def conv3d(call: AtenCall) -> Operators:
     (n, cin, t, h, w), (cout, _, kt, *kernel) = x.shape, weight.shape
     stride, pad = (list(some) * 3 if len(some) == 1 else list(some) for some in (call["stride"], padding))
     given: dict[str, Value] = {"n": n, "cin": cin, "cout": cout, "t": t, "h": h, "w": w, "kt": kt}
-    given |= {"k": one(kernel, "kernel"), "st": stride[0], "s": one(stride[1:], "stride")}
-    given |= {"pt": pad[0], "p": one(pad[1:], "padding"), "d": one(call["dilation"], "dilation")}
+    given |= {"k": single(kernel, "kernel"), "st": stride[0], "s": single(stride[1:], "stride")}
+    given |= {"pt": pad[0], "p": single(pad[1:], "padding"), "d": single(call["dilation"], "dilation")}
     return [("conv3d", {**given, "groups": call["groups"], "bias": call["bias"] is not None})]
 
 
@@ -62,9 +62,9 @@ def conv_transpose2d(call: AtenCall) -> Operators:
         raise NotAnOperator("its input is one image without a batch")
     (n, cin, h, w), groups = x.shape, call["groups"]
     given: dict[str, Value] = {"n": n, "cin": cin, "cout": weight.shape[1] * groups, "h": h, "w": w, "groups": groups}
-    given |= {"k": one(weight.shape[2:], "kernel"), "s": one(call["stride"], "stride")}
-    given |= {"p": one(call["padding"], "padding"), "op": one(call["output_padding"], "output padding")}
-    given |= {"d": one(call["dilation"], "dilation"), "bias": call["bias"] is not None}
+    given |= {"k": single(weight.shape[2:], "kernel"), "s": single(call["stride"], "stride")}
+    given |= {"p": single(call["padding"], "padding"), "op": single(call["output_padding"], "output padding")}
+    given |= {"d": single(call["dilation"], "dilation"), "bias": call["bias"] is not None}
     return [("convtranspose2d", given)]
 
 
@@ -219,18 +219,18 @@ def pool(op: str) -> Rule:
     def rule(call: AtenCall) -> Operators:
         if len(call["self"].shape) != 4:
             raise NotAnOperator("its input is one image without a batch")
-        (n, c, h, w), k = call["self"].shape, one(call["kernel_size"], "kernel")
-        if call["dilation"] is not None and one(call["dilation"], "dilation") != 1:
+        (n, c, h, w), k = call["self"].shape, single(call["kernel_size"], "kernel")
+        if call["dilation"] is not None and single(call["dilation"], "dilation") != 1:
             raise NotAnOperator("its kernel has holes")
-        given: dict[str, Value] = {"n": n, "c": c, "h": h, "w": w, "k": k, "s": one(call["stride"], "stride") or k}
-        return [(op, {**given, "p": one(call["padding"], "padding"), "ceil": bool(call["ceil_mode"])})]
+        given: dict[str, Value] = {"n": n, "c": c, "h": h, "w": w, "k": k, "s": single(call["stride"], "stride") or k}
+        return [(op, {**given, "p": single(call["padding"], "padding"), "ceil": bool(call["ceil_mode"])})]
 
     return rule
 
 
 def adaptive_pool(call: AtenCall) -> Operators:
     n, c, h, w = (1, *call["self"].shape)[-4:]
-    return [("adaptiveavgpool", {"n": n, "c": c, "h": h, "w": w, "out": one(call["output_size"], "output")})]
+    return [("adaptiveavgpool", {"n": n, "c": c, "h": h, "w": w, "out": single(call["output_size"], "output")})]
 
 
 def upsample(how: str) -> Rule:

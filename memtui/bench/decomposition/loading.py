@@ -88,8 +88,8 @@ def in_a_line(error: BaseException) -> str:
 
 def _of_torchvision(torch: Any, name: str, n: int, size: int) -> tuple[Any, Any]:
     models = library_of(torch, "torchvision.models")
-    if name not in (known := models.list_models()):
-        raise NoNetwork(f"torchvision has no network {name}; {nearest(name, known, 'torchvision.models names them')}")
+    if name not in (names := models.list_models()):
+        raise NoNetwork(f"torchvision has no network {name}; {nearest(name, names, 'torchvision.models names them')}")
     more: dict[str, Any] = {"init_weights": False} if name in _SLOW_WEIGHTS else {}
     if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
         more["weights_backbone"] = None

@@ -9,7 +9,7 @@ from typing import Any
 from memtui.bench.configuration import Configuration, make
 from memtui.bench.operators import NETWORK
 from memtui.bench.operators.base import Parameters, Value
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import percent
 
 
@@ -96,7 +96,7 @@ class Decomposition:
             "leaf_modules": self.leaf_modules,
             "leaf_modules_covered": self.leaf_modules_covered,
             "time_share": self.time_share,
-            "not_covered": to_plain(self.not_covered),
+            "not_covered": to_json(self.not_covered),
         }
 
     def lines(self) -> list[str]:

@@ -28,12 +28,12 @@ class Cost:
     Attributes:
         configuration: the measured configuration.
         columns: columns of its row.
-        place: device and environment.
+        measured_on: the device, and what the calls ran in.
     """
 
     configuration: Configuration
     columns: Mapping[str, Any]
-    place: str
+    measured_on: str
 
     @property
     def flags(self) -> list[str]:
@@ -67,16 +67,16 @@ def read(
         except ValueError:
             unknown += 1
             continue
-        place = _place(row)
-        key = place, row["configuration"]
+        measured_on = _environment_of(row)
+        key = measured_on, row["configuration"]
         if key in newest and not newest[key].reason and row["status"] != "ok":
             continue  # a failure does not undo what was measured
         newest.pop(key, None)
-        newest[key] = Cost(configuration, row, place)
+        newest[key] = Cost(configuration, row, measured_on)
     costs = sorted(newest.values(), key=_order) if wanted is None else list(newest.values())
     if wanted is not None and costs:
-        of_place = {cost.configuration: cost for cost in costs if cost.place == costs[-1].place}
-        costs = [of_place[configuration] for configuration in wanted if configuration in of_place]
+        of_environment = {cost.configuration: cost for cost in costs if cost.measured_on == costs[-1].measured_on}
+        costs = [of_environment[configuration] for configuration in wanted if configuration in of_environment]
     return costs, unknown
 
 
@@ -84,10 +84,10 @@ def _order(cost: Cost) -> tuple[Any, ...]:
     """Return the position of a measurement: by device, operator, and the values of its configuration."""
     configuration = cost.configuration
     values = [*configuration.parameters.items(), *configuration.conditions.items()]
-    return cost.place, configuration.op, [(key, isinstance(value, str), value) for key, value in values]
+    return cost.measured_on, configuration.op, [(key, isinstance(value, str), value) for key, value in values]
 
 
-def _place(row: Mapping[str, Any]) -> str:
+def _environment_of(row: Mapping[str, Any]) -> str:
     environment = parse_json(row["environment_text"])
     named = ", ".join(f"{key} {environment[key]}" for key in ("torch", "threads") if key in environment)
     return f"{row['device_kind']} {row['device_name']}" + (f" ({named})" if named else "")
@@ -97,14 +97,14 @@ def charts(costs: Sequence[Cost]) -> list[BarChart]:
     """Return the charts of each device and operator, at most ``ROWS`` configurations in each."""
     groups: dict[tuple[str, str], list[Cost]] = {}
     for cost in costs:
-        groups.setdefault((cost.place, cost.configuration.op), []).append(cost)
-    places = list(dict.fromkeys(place for place, _ in groups))
+        groups.setdefault((cost.measured_on, cost.configuration.op), []).append(cost)
+    places = list(dict.fromkeys(measured_on for measured_on, _ in groups))
     result = []
-    for (place, op), some in groups.items():
-        name = f"costs-{op}" if len(places) == 1 else f"costs-{op}-device-{places.index(place) + 1}"
+    for (measured_on, op), some in groups.items():
+        name = f"costs-{op}" if len(places) == 1 else f"costs-{op}-device-{places.index(measured_on) + 1}"
         titles = Titles([cost.configuration for cost in some])
         result += [
-            _chart(part_name, title, place, rows, titles)
+            _chart(part_name, title, measured_on, rows, titles)
             for part_name, title, rows in divided(name, f"What {op} costs", some)
         ]
     return result
@@ -122,7 +122,7 @@ def divided(name: str, title: str, rows: Sequence[Row]) -> Iterator[tuple[str, s
         yield f"{name}-{part + 1}-of-{parts}", f"{title}, part {part + 1} of {parts}", of_part
 
 
-def _chart(name: str, title: str, place: str, costs: Sequence[Cost], titles: Titles) -> BarChart:
+def _chart(name: str, title: str, measured_on: str, costs: Sequence[Cost], titles: Titles) -> BarChart:
     measured = [cost for cost in costs if not cost.reason]
     axes = [TIME]
     if any(cost.columns["power_w"] is not None for cost in measured):
@@ -135,7 +135,7 @@ def _chart(name: str, title: str, place: str, costs: Sequence[Cost], titles: Tit
         label = titles.of(cost.configuration).removeprefix(op).strip() or cost.configuration.label() or op
         flagged = " *" if cost.flags and not cost.reason else ""
         rows.append(BarRow(label + flagged, () if cost.reason else _bars(cost.columns, axes), cost.reason))
-    subtitle = [f"measured on {place}"] + ([f"all: {titles.common}"] if titles.common else [])
+    subtitle = [f"measured on {measured_on}"] + ([f"all: {titles.common}"] if titles.common else [])
     return BarChart(name, title, subtitle, "configuration", axes, rows, _notes(measured, axes))
 
 
@@ -212,5 +212,5 @@ def _cells(cost: Cost) -> list[Cell]:
         (joules, _joules(columns)),
         ", ".join(cost.flags),
         cost.reason or ("" if columns["energy_j"] is not None else str(columns["energy_reason"])),
-        cost.place,
+        cost.measured_on,
     ]

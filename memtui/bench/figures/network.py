@@ -12,7 +12,7 @@ from memtui.reports.html import Cell
 _TIME, _ENERGY = BarAxis("time of a pass", TIME.unit), BarAxis("energy of a pass", "J")
 
 
-def chart(composition: Composition, place: str) -> BarChart | None:
+def chart(composition: Composition, measured_on: str) -> BarChart | None:
     """Return the chart; None where nothing was compared. ``place``: device and environment."""
     if composition.time is None or composition.network_ns is None:
         return None
@@ -31,7 +31,7 @@ def chart(composition: Composition, place: str) -> BarChart | None:
     if with_energy and composition.energy is not None:
         ratios.append(("energy", composition.energy["all"]))
     subtitle = [
-        f"measured on {place}, {composition.rounds} round{'s' * (composition.rounds != 1)}",
+        f"measured on {measured_on}, {composition.rounds} round{'s' * (composition.rounds != 1)}",
         "; ".join(f"{name}: the sum is {_ratio(share)} of the network" for name, share in ratios),
     ]
     # The lines about coverage and what was left out, without those that the bars and the subtitle say.

@@ -90,16 +90,16 @@ class FigureOptions:
             return []  # the lines about the network say why nothing is compared
         with closing(Database(path, writable=False)) as database:
             rows, _ = costs.read(database, wanted=[composition.network])
-        chart = network.chart(composition, rows[-1].place if rows else "an unknown device")
+        chart = network.chart(composition, rows[-1].measured_on if rows else "an unknown device")
         if chart is None:
             return []
         heads, cells = network.table(composition)
         return self._write(NETWORK, chart.title, lines(composition), [chart], ("Operators of a pass", heads, cells))
 
-    def write_predictions(self, place: str, charts: Sequence[Chart]) -> list[str]:
+    def write_predictions(self, measured_on: str, charts: Sequence[Chart]) -> list[str]:
         """Draw predictions and return the paths of the files. Raises UserError. ``place``: of the measurements."""
         bar_charts = [chart for chart in charts if isinstance(chart, BarChart)]
-        sentences = [f"fitted to measurements on {place}"]
+        sentences = [f"fitted to measurements on {measured_on}"]
         return self._write(PREDICT, "Predictions", sentences, charts, _rows_of(bar_charts) if bar_charts else None)
 
     def _write(

@@ -84,7 +84,7 @@ class Addcmul(Binary):
 
 class Reduce(Operator):
     name = "reduce"
-    summary = "one number of each so many, of a tensor of outer x reduced x inner"
+    summary = "one number of several, of a tensor of outer x reduced x inner"
     defaults: ClassVar[Parameters] = {"function": "mean", "outer": 4096, "reduced": 1024, "inner": 1}
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"function": ("mean", "sum", "amax", "amin", "norm", "var")}
 

@@ -35,13 +35,13 @@ class _Convolution(Operator):
     def derived(self, p: Any) -> Parameters:
         half = p["k"] // 2 if isinstance(p["k"], int) else p["k"]
         aliases = (("p", "same", half), ("groups", "depthwise", p["cin"]))
-        words = {**super().derived(p), **{key: value for key, word, value in aliases if p[key] == word}}
+        derived = {**super().derived(p), **{key: value for key, word, value in aliases if p[key] == word}}
         kernel, pad = self.own.kernel, self.own.padding
         if p[pad] == "p":
-            size, usual = words.get(kernel, p[kernel]), words.get("p", p["p"])
+            size, usual = derived.get(kernel, p[kernel]), derived.get("p", p["p"])
             # A kernel that is padded by its half is padded by its half in that direction, too.
-            words[pad] = size // 2 if usual == half and isinstance(size, int) else usual
-        return words
+            derived[pad] = size // 2 if usual == half and isinstance(size, int) else usual
+        return derived
 
     def check(self, p: Any) -> None:
         for side in ("cin", "cout"):
@@ -72,13 +72,15 @@ class _Convolution(Operator):
 
     def bind(self, torch: Any, p: Any) -> Call:
         convolve, d, groups = getattr(torch.nn.functional, self.function), p["d"], p["groups"]
-        s, pad = (_one([p[name] for name in names]) for names in zip(*(way[2:] for way in self.ways), strict=True))
+        s, pad = (
+            _same_kernel([p[name] for name in names]) for names in zip(*(way[2:] for way in self.ways), strict=True)
+        )
         if p["bias"]:
             return lambda x, w: convolve(x[0], w[0], w[1], s, pad, d, groups)
         return lambda x, w: convolve(x[0], w[0], None, s, pad, d, groups)
 
 
-def _one(values: list[int]) -> int | list[int]:
+def _same_kernel(values: list[int]) -> int | list[int]:
     """Return the number that all directions have, or one for each."""
     return values[0] if len(set(values)) == 1 else values
 

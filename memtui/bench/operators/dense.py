@@ -46,11 +46,11 @@ class Linear(Operator):
         functional = torch.nn.functional
         if not hasattr(functional, "scaled_mm"):
             raise RuntimeError(f"fp8 needs PyTorch 2.10 or newer; this is {torch.__version__}")
-        multiply, one = functional.scaled_mm, torch.ones((), device=device)
+        multiply, scale = functional.scaled_mm, torch.ones((), device=device)
         how = functional.ScalingType.TensorWise
         if p["bias"]:
-            return lambda x, w: multiply(x[0], w[0].t(), one, how, one, how, bias=w[1])
-        return lambda x, w: multiply(x[0], w[0].t(), one, how, one, how)
+            return lambda x, w: multiply(x[0], w[0].t(), scale, how, scale, how, bias=w[1])
+        return lambda x, w: multiply(x[0], w[0].t(), scale, how, scale, how)
 
 
 class Matmul(Operator):

@@ -73,7 +73,7 @@ class Roll(Operator):
 
 class Pad(Operator):
     name = "pad"
-    summary = "outer x rows x cols x inner numbers with so many rows and columns of zeros more"
+    summary = "outer x rows x cols x inner numbers with rows and columns of zeros added"
     defaults: ClassVar[Parameters] = {"outer": 512, "rows": 56, "cols": 56, "inner": 1, "more_rows": 2, "more_cols": 2}
     may_be_zero = ("more_rows", "more_cols")
 
@@ -93,7 +93,7 @@ class Pad(Operator):
 
 class Fill(Operator):
     name = "fill"
-    summary = "new memory of so many zeros"
+    summary = "new memory, of zeros"
     defaults: ClassVar[Parameters] = {"elements": 1 << 20}
     trains = False
 

@@ -103,7 +103,7 @@ class BatchNorm(_OfImages):
 
 class Softmax(Operator):
     name = "softmax"
-    summary = "rows of cols numbers, each to a sum of 1; inner: so many numbers lie between two of a row"
+    summary = "rows of cols numbers, each to a sum of 1; inner: the count of numbers between two of a row"
     defaults: ClassVar[Parameters] = {"rows": 4096, "cols": 1024, "inner": 1}
     later = ("inner",)
     function: ClassVar[str] = "softmax"  # of torch

@@ -14,8 +14,8 @@ from memtui.bench.predict.training import Training, load
 from memtui.bench.store import Database
 from memtui.core.console import Console, output_columns
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.plain_data import to_plain
-from memtui.core.text import nearest, visible
+from memtui.core.json_fields import to_json
+from memtui.core.text import nearest, printable
 
 VERBS = ("fit", "eval", "run")
 USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP|NETWORK"
@@ -59,9 +59,9 @@ def predict(args: argparse.Namespace, figures: FigureOptions | None, console: Co
     if args.json:
         console.print_json({"database": str(path), **_training_dict(training), **answer.document})
     else:
-        console.print("\n".join(map(visible, (str(path), *_lines(training), "", *answer.lines))))
+        console.print("\n".join(map(printable, (str(path), *_lines(training), "", *answer.lines))))
         if figures is not None:
-            for text in figures.write_predictions(training.place.text, answer.charts):
+            for text in figures.write_predictions(training.measured_on.text, answer.charts):
                 console.print_line(text)
     return 0
 
@@ -84,9 +84,9 @@ def _checked(args: argparse.Namespace) -> tuple[str, Sequence[str]]:
 def _training_dict(training: Training) -> dict[str, Any]:
     """Return the rows that models were fitted to, in numbers, JSON-ready."""
     return {
-        "place": to_plain(training.place),
-        "together": to_plain(training.together),
-        "others": to_plain(training.others),
+        "place": to_json(training.measured_on),
+        "together": to_json(training.together),
+        "others": to_json(training.others),
         "clock_mhz": training.clock_mhz,
         "rows": len(training.rows),
         "flagged": training.flagged,
@@ -96,11 +96,11 @@ def _training_dict(training: Training) -> dict[str, Any]:
 
 def _lines(training: Training) -> Sequence[str]:
     """Return the rows that models were fitted to, in numbers, as lines."""
-    place, left_out = training.place, training.left_out
+    measured_on, left_out = training.measured_on, training.left_out
     rows = f"rows: {len(training.rows)}, {training.flagged} of them flagged"
     if left_out:
         rows += "; left out: " + ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-    lines = [f"measured on {place.text}, newest run {place.run}", rows]
+    lines = [f"measured on {measured_on.text}, newest run {measured_on.run}", rows]
     lines += [f"fitted together with {p.configurations} of {p.text}" for p in training.together]
     if training.clock_mhz is not None:
         lines.append(f"clock that is predicted for: {training.clock_mhz:.0f} MHz")

@@ -30,7 +30,7 @@ _MARKS = (
 
 
 def against_measured(
-    target: str, model: str, answers: Answers, samples: Samples, place: str, missing: Sequence[str]
+    target: str, model: str, answers: Answers, samples: Samples, measured_on: str, missing: Sequence[str]
 ) -> PredictionChart:
     """Return the chart of a target and its model.
 
@@ -39,7 +39,7 @@ def against_measured(
         model: name of the model.
         answers: predictions of all samples, by models that were not fitted to them.
         samples: measured values.
-        place: device and environment of the measurements.
+        measured_on: device and environment of the measurements.
         missing: reasons why other targets are not known.
     """
     axis, unit = _AXES[target]
@@ -54,7 +54,7 @@ def against_measured(
     scored = score(ranged, samples.log)
     assert scored is not None  # there are samples, or there would be no answers
     subtitle = [
-        f"measured on {place}",
+        f"measured on {measured_on}",
         f"{model}: mean error {percent(scored.mape)}, median {percent(scored.median_ape)}, 90 % within "
         f"{percent(scored.p90_ape)}, by the measured value; {percent(scored.coverage)} of {scored.rows} measured "
         f"values lie in the {LEVEL:.0%} range of their prediction (thin line)",
@@ -66,10 +66,14 @@ def against_measured(
 
 
 def of_configurations(
-    title: str, titles: Titles, wanted: Sequence[Configuration], predictions: Sequence[Mapping[str, Any]], place: str
+    title: str,
+    titles: Titles,
+    wanted: Sequence[Configuration],
+    predictions: Sequence[Mapping[str, Any]],
+    measured_on: str,
 ) -> list[BarChart]:
     """Return the charts of the predicted cost of a call of each configuration. ``predictions``: as in the JSON."""
-    subtitle = [f"fitted to measurements on {place}"] + ([f"all: {titles.common}"] if titles.common else [])
+    subtitle = [f"fitted to measurements on {measured_on}"] + ([f"all: {titles.common}"] if titles.common else [])
     rows = [(titles.of(c), document, 1) for c, document in zip(wanted, predictions, strict=True)]
     return _bars(title, subtitle, "configuration", rows, predictions)
 
@@ -80,13 +84,13 @@ def of_network(
     titles: Titles,
     wanted: Sequence[Configuration],
     predictions: Sequence[Mapping[str, Any]],
-    place: str,
+    measured_on: str,
 ) -> list[BarChart]:
     """Return the charts of a pass of a network, and of all calls of each of its operators."""
     rows = [("the network, one pass", network, 1)]
     rows += [(titles.of(c), document, document["calls"]) for c, document in zip(wanted, predictions, strict=True)]
     rows[1:] = sorted(rows[1:], key=lambda row: -(row[1]["call_ns"] or 0.0) * row[2])
-    subtitle = [f"fitted to measurements on {place}"] + ([f"all: {titles.common}"] if titles.common else [])
+    subtitle = [f"fitted to measurements on {measured_on}"] + ([f"all: {titles.common}"] if titles.common else [])
     named = [
         (f"{count} x {name}" if document is not network else name, document, count) for name, document, count in rows
     ]

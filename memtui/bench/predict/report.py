@@ -18,7 +18,7 @@ from memtui.bench.predict.training import Training, described
 from memtui.bench.predict.trees import StepsAndTrees, Trees
 from memtui.bench.request import NetworkParts
 from memtui.bench.text import NONE, heading, shortened
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy, percent, power
 from memtui.reports.charts.model import BarChart, PredictionChart
@@ -115,14 +115,16 @@ def evaluate(training: Training) -> Report:
             continue
         answers = across_shapes(samples, target.fits)
         result = sections(samples, target.fits, answers)
-        charts.append(figures.against_measured(name, target.model, answers, samples, training.place.text, missing))
+        charts.append(
+            figures.against_measured(name, target.model, answers, samples, training.measured_on.text, missing)
+        )
         title = f"{name}, {len(set(samples.groups))} shapes"
         lines += [f"{title:42}{'rows':>6}  {'MAPE':>8}  {'median':>8}  {'90 %':>8}  {'in range':>8}  {'high/low':>8}"]
         for section in result:
             lines += [f"{section.title}{f': {NONE}: {section.reason}' if section.reason else ''}"]
             lines += [_score_line(model, score) for model, score in section.scores.items()]
         lines.append("")
-        document[name] = {"reason": "", "sections": to_plain(result)}
+        document[name] = {"reason": "", "sections": to_json(result)}
     lines.append(
         "MAPE, median and 90 %: error of a prediction by the true value; in range: the share that lies in the "
         f"{LEVEL:.0%} range; high/low: how wide that is"
@@ -164,14 +166,14 @@ def _predicted(training: Training, targets: Sequence[_Target], wanted: Sequence[
 def run(training: Training, wanted: Sequence[Configuration], columns: int | None = None) -> Report:
     """Return the predicted costs of configurations, as lines for a terminal of ``columns`` columns; None: any width."""
     targets = _targets(training)
-    found = _predicted(training, targets, wanted)
-    lines, predictions = _rows(training, targets, wanted, found, columns)
+    predicted = _predicted(training, targets, wanted)
+    lines, predictions = _rows(training, targets, wanted, predicted, columns)
     if training.energy_reason:
         lines.append(f"energy: {NONE}: {training.energy_reason}")
-    if beyond := sum(map(bool, found.outside)):
+    if beyond := sum(map(bool, predicted.outside)):
         lines.append(f"{beyond} of {len(wanted)} are outside of what was measured: there a range says little")
     title = f"What {wanted[0].op} is predicted to cost"
-    charts = figures.of_configurations(title, Titles(wanted), wanted, predictions, training.place.text)
+    charts = figures.of_configurations(title, Titles(wanted), wanted, predictions, training.measured_on.text)
     return Report(lines, {"level": LEVEL, "predictions": predictions}, charts)
 
 
@@ -182,13 +184,13 @@ def run_network(training: Training, parts: NetworkParts, columns: int | None = N
     to cancel each other out.
     """
     targets, wanted, calls = _targets(training), list(parts.counts), list(parts.counts.values())
-    found = _predicted(training, targets, wanted)
-    lines, predictions = _rows(training, targets, wanted, found, columns, calls)
-    sums = {target.name: _sums(found.values[target.name], calls) for target in targets[:2]}
+    predicted = _predicted(training, targets, wanted)
+    lines, predictions = _rows(training, targets, wanted, predicted, columns, calls)
+    sums = {target.name: _sums(predicted.values[target.name], calls) for target in targets[:2]}
     time, joules = sums["time"], sums["energy"]
     assert time is not None  # there are rows, or ``load`` would have refused
     watts = None if joules is None else joules[0] / time[0] * 1e9
-    within = _sums(found.values["time"], [n * (not some) for n, some in zip(calls, found.outside, strict=True)])
+    within = _sums(predicted.values["time"], [n * (not some) for n, some in zip(calls, predicted.outside, strict=True)])
     share = within[0] / time[0] if within is not None else 0.0
     if parts.decomposition is not None:
         lines += parts.decomposition.lines()
@@ -202,7 +204,7 @@ def run_network(training: Training, parts: NetworkParts, columns: int | None = N
     lines.append(f"{'power':8} {NONE if watts is None else power(watts):>10}")
     if training.energy_reason:
         lines.append(f"energy: {NONE}: {training.energy_reason}")
-    beyond = sum(map(bool, found.outside))
+    beyond = sum(map(bool, predicted.outside))
     if beyond:
         lines.append(
             f"{beyond} of {len(wanted)} operators, with {percent(1 - share)} of the time, are outside of what was "
@@ -215,7 +217,9 @@ def run_network(training: Training, parts: NetworkParts, columns: int | None = N
         "measured_ns": previous.call_ns if previous else None, "measured_j": previous.energy_j if previous else None,
         **({"coverage": parts.decomposition.coverage()} if parts.decomposition else {}),
     }  # fmt: skip
-    charts = figures.of_network(parts.network.title, network, Titles(wanted), wanted, predictions, training.place.text)
+    charts = figures.of_network(
+        parts.network.title, network, Titles(wanted), wanted, predictions, training.measured_on.text
+    )
     return Report(lines, {"level": LEVEL, "network": network, "predictions": predictions}, charts)
 
 
@@ -234,7 +238,7 @@ def _rows(
     training: Training,
     targets: Sequence[_Target],
     wanted: Sequence[Configuration],
-    found: _Predicted,
+    predicted: _Predicted,
     columns: int | None,
     calls: Sequence[int] = (),
 ) -> tuple[list[str], list[dict[str, Any]]]:
@@ -247,7 +251,7 @@ def _rows(
     lines = [head + heading(titles.common)]
     predictions = []
     for index, configuration in enumerate(wanted):
-        previous, outside, values = measured.get(configuration), found.outside[index], found.of(index)
+        previous, outside, values = measured.get(configuration), predicted.outside[index], predicted.of(index)
         cells = [f"{_cells(values[target.name], target.unit)}  " for target in targets]
         text = (f"{calls[index]:5}  " if calls else "") + "".join(cells) + names[configuration]
         text += f"  [measured: {duration(previous.call_ns)}]" if previous else ""

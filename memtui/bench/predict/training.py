@@ -89,7 +89,7 @@ class Training:
         clock_mhz: clock that predictions are for; None: not known.
     """
 
-    place: DeviceEnvironment
+    measured_on: DeviceEnvironment
     others: tuple[DeviceEnvironment, ...]
     rows: tuple[Measured, ...]
     energy_source: str
@@ -152,53 +152,53 @@ def load(
         UserError: the run does not exist, or there are too few rows or shapes.
     """
     finished = (row for row in database.finished() if not operators or row.op in operators)
-    places = _places(finished)
-    if not places:
+    environments = _places(finished)
+    if not environments:
         what = f" of {', '.join(operators)}" if operators else ""
         raise UserError(f"{database.path} has no finished row{what}; memtui bench conv2d --space predict measures some")
-    newest_first = list(reversed(places))
-    named = [_of_run(places, run, database.path) for run in runs if run != ALL]
+    newest_first = list(reversed(environments))
+    named = [_of_run(environments, run, database.path) for run in runs if run != ALL]
     chosen = list(dict.fromkeys([*named, *newest_first] if ALL in runs else named or newest_first[:1]))
-    names, clocks = _names([_place(places[key]) for key in chosen]), database.clocks_mhz()
+    names, clocks = _names([_environment_of(environments[key]) for key in chosen]), database.clocks_mhz()
     rows: list[Measured] = []
     networks: list[Measured] = []
     left_out: Counter[str] = Counter()
     sources: list[tuple[str, str]] = []
     for key, name in zip(chosen, names, strict=True):
-        found, without = _usable(places[key], unflagged, clocks)
-        source, reason = _energy_of(places[key])
+        usable, without = _usable(environments[key], unflagged, clocks)
+        source, reason = _energy_of(environments[key])
         left_out.update(without)
         sources.append((source, reason))
-        for row in found:
+        for row in usable:
             counts = row.energy_j is not None and row.energy_source == source and DOUBTFUL not in row.flags
             whole = row.configuration.op == NETWORK.name
             (networks if whole else rows).append(replace(row, device=name, energy_counts=counts))
-    place = _place(places[chosen[0]])
+    measured_on = _environment_of(environments[chosen[0]])
     if why := _too_few(rows):
         more = f" ({left_out[FLAGGED]} more are flagged)" if left_out.get(FLAGGED) else ""
-        what = f"{database.path}: {place.text}: {why}{more}"
+        what = f"{database.path}: {measured_on.text}: {why}{more}"
         raise UserError(f"{what}; measure more, or name a run on another device with --from-run")
     source, reason = sources[0]
     return Training(
-        place,
-        tuple(_place(places[key]) for key in newest_first if key not in chosen),
+        measured_on,
+        tuple(_environment_of(environments[key]) for key in newest_first if key not in chosen),
         tuple(rows),
         source,
         reason or _too_few([row for row in rows if row.energy_counts]),
         dict(left_out),
         tuple(networks),
-        tuple(_place(places[key]) for key in chosen[1:]),
+        tuple(_environment_of(environments[key]) for key in chosen[1:]),
         names[0],
         clock_mhz or _usual_clock_mhz(row for row in rows if row.device == names[0]),
     )
 
 
-def _names(places: Sequence[DeviceEnvironment]) -> list[str]:
+def _names(environments: Sequence[DeviceEnvironment]) -> list[str]:
     """Return names that tell the places from each other; "" for a single one."""
-    if len(places) == 1:
+    if len(environments) == 1:
         return [""]
-    names = [place.device for place in places]
-    return names if len(set(names)) == len(names) else [place.text for place in places]
+    names = [measured_on.device for measured_on in environments]
+    return names if len(set(names)) == len(names) else [measured_on.text for measured_on in environments]
 
 
 def _usual_clock_mhz(rows: Iterable[Measured]) -> float | None:
@@ -209,24 +209,24 @@ def _usual_clock_mhz(rows: Iterable[Measured]) -> float | None:
 
 def _places(rows: Iterable[StoredRow]) -> dict[tuple[int, int], list[StoredRow]]:
     """Return the rows by (device, environment), the place of the newest row last. ``rows``: oldest first."""
-    places: dict[tuple[int, int], list[StoredRow]] = {}
+    environments: dict[tuple[int, int], list[StoredRow]] = {}
     for row in rows:
         key = row.device, row.environment
-        places[key] = places.pop(key, [])
-        places[key].append(row)
-    return places
+        environments[key] = environments.pop(key, [])
+        environments[key].append(row)
+    return environments
 
 
-def _of_run(places: Mapping[tuple[int, int], list[StoredRow]], run: str, path: Path) -> tuple[int, int]:
-    keys = [key for key, rows in places.items() if any(row.run.startswith(run) for row in rows)]
+def _of_run(environments: Mapping[tuple[int, int], list[StoredRow]], run: str, path: Path) -> tuple[int, int]:
+    keys = [key for key, rows in environments.items() if any(row.run.startswith(run) for row in rows)]
     if len(keys) != 1:
-        runs = ", ".join(_place(rows).run for rows in places.values())
+        runs = ", ".join(_environment_of(rows).run for rows in environments.values())
         what = "several runs whose names begin" if keys else "no run whose name begins"
         raise UserError(f"{path} has {what} with {run}; the newest of each device and versions: {runs}")
     return keys[0]
 
 
-def _place(rows: Sequence[StoredRow]) -> DeviceEnvironment:
+def _environment_of(rows: Sequence[StoredRow]) -> DeviceEnvironment:
     """Describe the place of rows of one place, oldest first."""
     newest, configurations = rows[-1], {row.configuration for row in rows}
     environment = json.loads(newest.environment_text)

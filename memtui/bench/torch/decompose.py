@@ -18,10 +18,10 @@ from memtui.bench.decomposition.client import Answer
 from memtui.bench.decomposition.loading import LoadedNetwork, NoNetwork, in_a_line, load
 from memtui.bench.decomposition.names import NetworkName
 from memtui.bench.decomposition.result import Decomposition, NotCovered, OperatorCalls, shape_text
-from memtui.core.lasting_imports import lasting_imports
-from memtui.core.plain_data import to_plain
+from memtui.core.frozen_imports import frozen_imports
+from memtui.core.json_fields import to_json
 
-with lasting_imports():
+with frozen_imports():
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -51,7 +51,7 @@ def _decomposition(name: NetworkName, network: LoadedNetwork, seen: Pass, result
     inputs, outputs = _tensors((network.arguments, dict(network.named))), _tensors(result)
     calls = seen.calls
     whole_ns = sum(call.time_ns for call in calls)
-    known_ns = sum(call.time_ns for call in calls if not call.reason)
+    counted_ns = sum(call.time_ns for call in calls if not call.reason)
     leaves = seen.leaves
     return Decomposition(
         name.text,
@@ -64,18 +64,18 @@ def _decomposition(name: NetworkName, network: LoadedNetwork, seen: Pass, result
         not_covered=_not_covered(calls, whole_ns),
         leaf_modules=len(leaves),
         leaf_modules_covered=sum(module.covered for module in leaves),
-        time_share=known_ns / whole_ns if whole_ns else 1.0,
+        time_share=counted_ns / whole_ns if whole_ns else 1.0,
     )
 
 
 def _operators(calls: list[SeenCall]) -> tuple[OperatorCalls, ...]:
-    found: dict[str, OperatorCalls] = {}
+    operators: dict[str, OperatorCalls] = {}
     for call in calls:
         for op, parameters in call.operators:
             key = canonical([op, parameters])
-            before = found.get(key) or OperatorCalls(op, parameters, 0)
-            found[key] = OperatorCalls(op, parameters, before.calls + 1)
-    return tuple(found.values())
+            before = operators.get(key) or OperatorCalls(op, parameters, 0)
+            operators[key] = OperatorCalls(op, parameters, before.calls + 1)
+    return tuple(operators.values())
 
 
 def _not_covered(calls: list[SeenCall], whole_ns: int) -> tuple[NotCovered, ...]:
@@ -115,7 +115,7 @@ def main() -> int:
         answer = Answer(failure=str(error).partition("\n")[0])
     except KeyboardInterrupt:
         return 130
-    print(json.dumps(to_plain(answer)), file=answers, flush=True)
+    print(json.dumps(to_json(answer)), file=answers, flush=True)
     return 0
 
 

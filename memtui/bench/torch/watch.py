@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from memtui.bench.decomposition.aten_call import MISSING, AtenCall, Found, NotAnOperator, Operators
+from memtui.bench.decomposition.aten_call import MISSING, AtenCall, FoundOperator, NotAnOperator, Operators
 from memtui.bench.decomposition.rules import RULES, operators_of
 from memtui.bench.operators import CATALOGUE
 
@@ -55,7 +55,7 @@ class SeenCall:
     function: str
     module: str
     time_ns: int
-    operators: tuple[Found, ...] = ()
+    operators: tuple[FoundOperator, ...] = ()
     reason: str = ""
 
 
@@ -130,28 +130,28 @@ class _Mode(TorchDispatchMode):
         took_ns = time.perf_counter_ns() - start
         if name not in RULES and _does_nothing(func, name, (args, kwargs), result):
             return result
-        found, reason = _checked(AtenCall(name, _arguments(func, args, kwargs), result, self._is_weight))
+        operators, reason = _checked(AtenCall(name, _arguments(func, args, kwargs), result, self._is_weight))
         # A call without an operator is perhaps made of calls that have one. One that changes its input is over.
-        if found is None and func._can_decompose() and not func._schema.is_mutable:
+        if operators is None and func._can_decompose() and not func._schema.is_mutable:
             first = len(self._seen.calls)
             result = self._in_parts(func, args, kwargs)
             for part in self._seen.calls[first:]:
                 if part.reason and reason != MISSING:  # of the whole, which the user calls
                     part.function, part.reason = name, reason
             return result
-        if found is None or found:
-            self._note(name, took_ns, tuple(found or ()), reason)
+        if operators is None or operators:
+            self._note(name, took_ns, tuple(operators or ()), reason)
         return result
 
     def _in_parts(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
             return func.decompose(*args, **kwargs)
 
-    def _note(self, name: str, took_ns: int, found: tuple[Found, ...], reason: str) -> None:
+    def _note(self, name: str, took_ns: int, operators: tuple[FoundOperator, ...], reason: str) -> None:
         module = self._stack[-1] if self._stack else None
-        if module is not None and not found:
+        if module is not None and not operators:
             module.covered = False
-        self._seen.calls.append(SeenCall(name, module.kind if module else "no module", took_ns, found, reason))
+        self._seen.calls.append(SeenCall(name, module.kind if module else "no module", took_ns, operators, reason))
 
     def _is_weight(self, tensor: Any) -> bool:
         return _memory(tensor) in self._weights
@@ -160,17 +160,17 @@ class _Mode(TorchDispatchMode):
 def _checked(call: AtenCall) -> tuple[Operators, str]:
     """Return the operators of a call, and the reason where it is none. One odd call is not an error of the network."""
     try:
-        found = operators_of(call)
+        operators = operators_of(call)
     except NotAnOperator as error:
         return None, str(error)
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         return None, f"its form is not known here ({type(error).__name__}: {error})"
     try:
-        for op, parameters in found or ():
+        for op, parameters in operators or ():
             CATALOGUE[op].resolve(parameters)
     except ValueError as error:
         return None, str(error)
-    return found, MISSING if found is None else ""
+    return operators, MISSING if operators is None else ""
 
 
 def name_of(func: Any) -> str:

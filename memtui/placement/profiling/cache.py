@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from memtui.core.errors import FAILURE, UserError
+from memtui.core.json_fields import to_json
 from memtui.core.os_errors import why
-from memtui.core.plain_data import to_plain
 from memtui.core.small_file import check_regular
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.session.columns import insertion_into
 from memtui.session.file_format import SessionError, connect_writer, format_of, read_all, tables_in, tables_of
 from memtui.session.validation import check_rows, parse_json
@@ -94,7 +94,7 @@ class Cache:
         """Return the measurement of a key as JSON, which another program may have written; None where there is none."""
         try:
             query = f"SELECT value FROM {TABLE} WHERE key = ?"
-            rows = read_all(self._db, self._path, query, (_digest(to_plain(key)),))
+            rows = read_all(self._db, self._path, query, (_digest(to_json(key)),))
             check_rows(rows, "t")
             return parse_json(rows[0][0]) if rows else None
         except (sqlite3.Error, SessionError, ValueError) as error:
@@ -105,9 +105,9 @@ class Cache:
         statement, values = insertion_into(TABLE, MeasuredRecord)
         rows = []
         for key, value in measurements:
-            fields = to_plain(key)
+            fields = to_json(key)
             text = json.dumps(fields, sort_keys=True)
-            rows.append(values(MeasuredRecord(_digest(fields), text, json.dumps(to_plain(value)))))
+            rows.append(values(MeasuredRecord(_digest(fields), text, json.dumps(to_json(value)))))
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(statement, rows)
@@ -122,4 +122,4 @@ class Cache:
         if "not a database" in str(error):
             return self._not_a_cache_error()
         message = str(error).removeprefix(f"{self._path}: ")[:_MESSAGE_CHARACTERS]
-        return UserError(f"{self._path}: the cache cannot be used: {visible(message)}; {ANOTHER}", FAILURE)
+        return UserError(f"{self._path}: the cache cannot be used: {printable(message)}; {ANOTHER}", FAILURE)

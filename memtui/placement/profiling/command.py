@@ -16,9 +16,9 @@ from memtui.core.console import Console
 from memtui.core.errors import UserError
 from memtui.core.file_lock import exclusively
 from memtui.core.files import check_place
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.privilege import invoker, state_directory
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.placement import memory
 from memtui.placement.builtin_models import batch_of, check_model
 from memtui.placement.file_header import is_profile
@@ -56,7 +56,7 @@ def profile(args: argparse.Namespace, console: Console) -> int:
     if args.output is None:
         raise UserError("say where the profile goes: -o p.memtui")
     if os.path.lexists(args.output) and not is_profile(args.output):
-        raise UserError(f"{args.output}: is there, and no profile")
+        raise UserError(f"{args.output}: exists and is not a placement profile")
     check_place(args.output, force=True)  # before minutes are spent
     if args.cache is not None:
         check_place(args.cache, force=True)
@@ -82,7 +82,7 @@ def profile(args: argparse.Namespace, console: Console) -> int:
     if args.json:
         console.print_json(document)
     else:
-        print("\n".join(map(visible, lines(document))))
+        print("\n".join(map(printable, lines(document))))
     return 0
 
 
@@ -121,7 +121,7 @@ def measure(
                 "fingerprint": captured.fingerprint,
                 "results_copied": len(captured.copied),
                 "kernel": platform.release(),
-                **to_plain(environment),
+                **to_json(environment),
             }
             measurements = Measurements(
                 graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds
@@ -172,7 +172,7 @@ class BandwidthsKey:
     pools: Sequence[CreatedPool]
 
     def to_dict(self) -> dict[str, Any]:
-        return {**to_plain(self.environment), "pools": to_plain(self.pools), "what": "moves"}
+        return {**to_json(self.environment), "pools": to_json(self.pools), "what": "moves"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from memtui.core.errors import UserError
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.placement.configurations import pair_configurations
 from memtui.placement.graph import Configuration, Graph, Op
 from memtui.placement.pool_specs import PoolSpec
@@ -66,11 +66,11 @@ class TimesKey:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            **to_plain(self.environment),
+            **to_json(self.environment),
             **self.about,
             "fast": self.fast,
             "mode": self.mode,
-            "pools": to_plain(self.pools),
+            "pools": to_json(self.pools),
             "configuration": self.configuration.to_dict(),
         }
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import duration_ns, size
 from memtui.placement.profile import MODES, Pool, Profile
 from memtui.placement.profiling.alike import measured_count
@@ -129,7 +129,7 @@ def pool_as_json(profile: Profile, pool: Pool) -> dict[str, Any]:
 
     ``out`` is out of the pool into the fast one, ``in`` the other way; ``meanwhile`` is while an op runs.
     """
-    return to_plain(pool) | {
+    return to_json(pool) | {
         "bandwidth_bytes_per_s": {
             "read": profile.about.get(f"{pool.name} read"),
             "written": profile.about.get(f"{pool.name} written"),

@@ -105,13 +105,13 @@ def _times_on_gpu(
 
 def _event_ns(work: Callable[[], object], count: int) -> float:
     """Return the mean time of work on the GPU between two events."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
     for _ in range(count):
         work()
     end.record()
     end.synchronize()
-    return float(begin.elapsed_time(end)) * 1e6 / count  # of milliseconds
+    return float(start.elapsed_time(end)) * 1e6 / count  # of milliseconds
 
 
 def _size_on_gpu(pools: Sequence[Pool], least: int) -> int:

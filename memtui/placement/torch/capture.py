@@ -17,7 +17,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_map
 
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Graph, Op, Tensor
 from memtui.placement.torch import capture_errors
 from memtui.placement.torch.decompositions import DECOMPOSITIONS, lstm_in_steps
@@ -115,7 +115,7 @@ class Captured:
     @property
     def fingerprint(self) -> str:
         """A digest of the graph: measurements are valid only for a graph with the same digest."""
-        text = json.dumps(to_plain(self.graph), sort_keys=True)
+        text = json.dumps(to_json(self.graph), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -379,12 +379,12 @@ def _key_of(kind: str, arguments: Any, keywords: Any, results: Sequence[Layout |
         if not isinstance(leaf, Layout):
             return repr(leaf)
         # Where in its storage a layout begins matters to its alignment alone, and to others of the same storage.
-        known = leaf.storage in seen
+        repeated = leaf.storage in seen
         number, first = seen.setdefault(leaf.storage, (len(seen), leaf.offset))
         dtype = str(leaf.dtype).removeprefix("torch.")
-        offset = leaf.offset - first if known else leaf.offset % (_ALIGNED_BYTES // leaf.dtype.itemsize)
-        place = f"{offset:+}" if offset else ""
-        return f"{number}:{dtype}{list(leaf.shape)}/{list(leaf.stride)}{place}"
+        offset = leaf.offset - first if repeated else leaf.offset % (_ALIGNED_BYTES // leaf.dtype.itemsize)
+        offset_text = f"{offset:+}" if offset else ""
+        return f"{number}:{dtype}{list(leaf.shape)}/{list(leaf.stride)}{offset_text}"
 
     parts = [describe(leaf) for leaf in tree_flatten((arguments, dict(sorted(keywords.items()))))[0]]
     parts += ["->", *(describe(leaf) for leaf in results)]

@@ -40,8 +40,8 @@ def _cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
     shape[dim] = sum(lengths)
     first = joined[0]
     result = torch.empty(shape, dtype=first.dtype, device=first.device, memory_format=_memory_format(tensors))
-    for place, tensor in zip(result.split(lengths, dim), joined, strict=True):
-        place.copy_(tensor)
+    for part, tensor in zip(result.split(lengths, dim), joined, strict=True):
+        part.copy_(tensor)
     return result
 
 
@@ -53,8 +53,8 @@ def _stack(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
     shape = list(tensors[0].shape)
     shape.insert(dim, len(tensors))
     result = tensors[0].new_empty(shape)
-    for place, tensor in zip(result.unbind(dim), tensors, strict=True):
-        place.copy_(tensor)
+    for part, tensor in zip(result.unbind(dim), tensors, strict=True):
+        part.copy_(tensor)
     return result
 
 

@@ -72,17 +72,17 @@ def has_to_copy(
     variant = out_variant(target)
     if (
         variant is None
-        or any(place is None for place in places)
+        or any(destination is None for destination in places)
         or len(places) != len(variant[1])
         or is_recorded(target)
     ):
         return True
-    sizes = [place.untyped_storage().nbytes() for place in places if place is not None]
+    sizes = [destination.untyped_storage().nbytes() for destination in places if destination is not None]
     try:
         _direct(variant, arguments, keywords, places)()
     except (RuntimeError, ArithmeticError, LookupError):  # it refuses these values: copying is always right
         return True
-    return sizes != [place.untyped_storage().nbytes() for place in places if place is not None]
+    return sizes != [destination.untyped_storage().nbytes() for destination in places if destination is not None]
 
 
 def _direct(
@@ -113,14 +113,14 @@ def caller(
     """
     if not copies:
         variant = out_variant(target)
-        if variant is None or any(place is None for place in places):  # it writes its arguments
+        if variant is None or any(destination is None for destination in places):  # it writes its arguments
             return lambda: target(*arguments, **keywords)
         return _direct(variant, arguments, keywords, places)
 
     def copied() -> None:
         results, _ = tree_flatten(called(target, arguments, keywords))
-        for place, result in zip(places, results, strict=True):
-            if place is not None and result is not None:  # gradients that are not needed are None
-                place.copy_(result)
+        for destination, result in zip(places, results, strict=True):
+            if destination is not None and result is not None:  # gradients that are not needed are None
+                destination.copy_(result)
 
     return copied

@@ -23,7 +23,7 @@ from memtui.placement.torch.pools import Pool
 MOST_QUEUED = 100  # calls: each is some kernels, and a GPU's queue takes about a thousand
 
 Where = Callable[[str], str]  # pool of a storage, by name
-Place = Callable[[str, str], torch.Tensor]  # bytes of a storage in a pool
+Locate = Callable[[str, str], torch.Tensor]  # bytes of a storage in a pool
 
 
 @dataclass
@@ -79,20 +79,20 @@ class Machine:
             self.buffer(storage, self.fast.name).copy_(given)
         self.wait_for_device()
 
-    def call(self, kernel: Kernel, where: Where, place: Place | None = None) -> Call:
+    def call(self, kernel: Kernel, where: Where, locate: Locate | None = None) -> Call:
         """Return the call of an op with its tensors in these pools."""
-        place = place or self.buffer
+        locate = locate or self.buffer
         call = Call(lambda: None)
         staged: dict[str, torch.Tensor] = {}
 
         def reachable(storage: str) -> torch.Tensor:
             """Return the bytes of a storage, or of a copy on the device on which ops run."""
             pool = self.pools[where(storage)]
-            here = place(storage, pool.name)
+            here = locate(storage, pool.name)
             if pool.device == self.fast.device:
                 return here
             if storage not in staged:
-                staged[storage] = place(storage, self.fast.name)
+                staged[storage] = locate(storage, self.fast.name)
                 if storage in kernel.read_bytes:
                     call.before.append((staged[storage], here))
                 if storage in kernel.written_bytes:

@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 import psutil
 
-from memtui.core.lasting_imports import lasting_imports
-from memtui.core.plain_data import to_plain
+from memtui.core.frozen_imports import frozen_imports
+from memtui.core.json_fields import to_json
 from memtui.core.units import size
 from memtui.placement.memory import NoMemory
 from memtui.placement.pool_specs import parse_pool
@@ -58,7 +58,7 @@ class Worker:
 
     def __init__(self, requests: TextIO, answers: TextIO, threads: int) -> None:
         """Take the streams of requests and answers. Raises ImportError without torch."""
-        with lasting_imports():
+        with frozen_imports():
             import torch
 
             from memtui.placement.torch.clock import Clock, resolution_ns
@@ -162,7 +162,7 @@ class Worker:
             raise ParentExited
 
     def _send(self, answer: Answer) -> None:
-        self._answers.write(json.dumps(to_plain(answer), separators=(",", ":")) + "\n")
+        self._answers.write(json.dumps(to_json(answer), separators=(",", ":")) + "\n")
         self._answers.flush()
 
 
@@ -180,7 +180,7 @@ def main() -> int:
     try:
         Worker(requests, answers, options.threads).serve()
     except (ImportError, RuntimeError) as error:
-        print(json.dumps(to_plain(Unable(str(error).partition("\n")[0]))), file=answers, flush=True)
+        print(json.dumps(to_json(Unable(str(error).partition("\n")[0]))), file=answers, flush=True)
         return 1
     except (KeyboardInterrupt, BrokenPipeError):
         return 130

@@ -101,11 +101,11 @@ class AmdProbe:
         boards: dict[str, _Gpu] = {}
         for handle in handles:
             address = self._query(None, "address", self._smi.amdsmi_get_gpu_device_bdf, handle)
-            place = str(address).rpartition(".")[0] if address else f"handle {len(boards)}"
-            if place in boards:
-                boards[place].scope = SHARED
+            address_text = str(address).rpartition(".")[0] if address else f"handle {len(boards)}"
+            if address_text in boards:
+                boards[address_text].scope = SHARED
             else:
-                boards[place] = self._open(_Gpu(f"AMD GPU {len(boards)}", handle))
+                boards[address_text] = self._open(_Gpu(f"AMD GPU {len(boards)}", handle))
         return list(boards.values())
 
     def _open(self, gpu: _Gpu) -> _Gpu:

@@ -16,7 +16,7 @@ from memtui.probes.gpu.messages import DriverReport, GpuReport, from_line
 from memtui.probes.gpu.nvml import NO_GPU, library_problem
 from memtui.probes.gpu.processes import Holders, unknown
 
-STALE_NS = 1_500_000_000  # so long after a report was due, the last one does not hold any more
+STALE_NS = 1_500_000_000  # after a report was due, until the last one does not hold any more
 RESTART_NS = 30_000_000_000  # after this long without a report, a new process tries the driver again
 FIRST_WORD_S = 3.0
 _READ_BYTES = 1 << 16

@@ -72,8 +72,8 @@ class CounterReader:
         request = self._nvml.c_nvmlGpmMetricsGet_t()  # 20 kB: made once
         request.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
         request.numMetrics = len(_METRICS)
-        for place, (number, _) in enumerate(_METRICS.values()):
-            request.metrics[place].metricId = number
+        for index, (number, _) in enumerate(_METRICS.values()):
+            request.metrics[index].metricId = number
         return request
 
     def read(self) -> Counters:
@@ -100,8 +100,8 @@ class CounterReader:
 
     def _answer(self) -> Counters:
         values, missing = {}, []
-        for place, (name, (_, unit)) in enumerate(_METRICS.items()):
-            metric = self._request.metrics[place]
+        for index, (name, (_, unit)) in enumerate(_METRICS.items()):
+            metric = self._request.metrics[index]
             if metric.nvmlReturn != 0:
                 missing.append(f"{_NAMES[name]}: {self._explain(self._nvml.NVMLError(metric.nvmlReturn))}")
             elif not math.isfinite(metric.value) or metric.value < 0:

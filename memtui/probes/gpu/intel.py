@@ -118,11 +118,11 @@ def _find(sys_root: Path) -> list[_Card]:
     """Return the cards in the order of their PCI addresses."""
     cards: dict[Path, _Card] = {}
     for monitor in sorted((sys_root / "class" / "drm").glob("card*/device/hwmon/hwmon*")):
-        found = _counter(monitor)
+        counter = _counter(monitor)
         device = monitor.parent.parent.resolve()
-        if found is None or device in cards:  # renderD nodes and connectors lead to the same device
+        if counter is None or device in cards:  # renderD nodes and connectors lead to the same device
             continue
-        path, limit, scope = found
+        path, limit, scope = counter
         pci = next((line for line in text_of(device / "uevent").splitlines() if line.startswith("PCI_ID=")), "")
         cards[device] = _Card("", scope, path, limit, f"Intel GPU {pci.removeprefix('PCI_ID=')}".strip())
     ordered = [cards[device] for device in sorted(cards)]

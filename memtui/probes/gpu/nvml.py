@@ -347,8 +347,8 @@ class NvmlProbe:
         since_us = max(now_us - _USE_MOST_US, min(now_us - _USE_LEAST_US, device.use_asked_us or now_us))
         device.use_asked_us = now_us
         call = self._nvml.nvmlDeviceGetProcessUtilization
-        found = self._listed(device, gpu_holders.USE, lambda handle: call(handle, since_us), nothing=_NOTHING)
-        return found if isinstance(found, tuple) else gpu_holders.shares_of(found, since_us)
+        shares = self._listed(device, gpu_holders.USE, lambda handle: call(handle, since_us), nothing=_NOTHING)
+        return shares if isinstance(shares, tuple) else gpu_holders.shares_of(shares, since_us)
 
     def capabilities(self) -> list[Capability]:
         """Return one entry, ``nvml``."""

@@ -50,10 +50,10 @@ def serve(create: Callable[[], GpuProbe], absent: str) -> int:
     (capability,) = probe.capabilities()
     _send(DriverReport(capability))
     while True:
-        begin_s = time.process_time()
+        start_s = time.process_time()
         readings = probe.read(time.monotonic_ns())
         holdings = tuple(probe.holdings())
-        pause_s = pause_after(time.process_time() - begin_s)
+        pause_s = pause_after(time.process_time() - start_s)
         _send(GpuReport(tuple(readings), holdings, pause_s))
         if readings[0].device == absent:
             return 0  # no GPU will appear while this process runs

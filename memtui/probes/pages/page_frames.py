@@ -149,8 +149,8 @@ def present_pages(entries: Entries, ranges: NDArray[np.uint64]) -> tuple[Numbers
     span = np.searchsorted(ends, present.astype(np.uint64), side="right")
     numbers = present.astype(np.uint64) + (entries.spans[:, 1] - ends)[span]
     # A page in a gap between runs may lie in none of the mappings.
-    place = np.searchsorted(ranges[:, 0], numbers, side="right") - 1
-    mapped = (place >= 0) & (numbers < ranges[place, 1])
+    index = np.searchsorted(ranges[:, 0], numbers, side="right") - 1
+    mapped = (index >= 0) & (numbers < ranges[index, 1])
     values = entries.values[present[mapped]]
     return numbers[mapped], values & _FRAME, (values & _EXCLUSIVE) != 0
 
@@ -203,23 +203,23 @@ def flags_of(kpageflags: int, frames: Numbers, check: Callable[[], None] = _any_
     may raise an error.
     """
     flags, heads = np.zeros(len(frames), np.uint64), frames.copy()
-    groups, place = np.unique(frames // np.uint64(FOLIO_FRAMES), return_inverse=True)
-    order = np.argsort(place, kind="stable")
-    edges = np.searchsorted(place[order], np.arange(len(groups) + 1))
+    groups, group_index = np.unique(frames // np.uint64(FOLIO_FRAMES), return_inverse=True)
+    order = np.argsort(group_index, kind="stable")
+    edges = np.searchsorted(group_index[order], np.arange(len(groups) + 1))
     for first in range(0, len(groups), _GROUPS):
         last = min(first + _GROUPS, len(groups))
         flag_words = np.zeros((last - first, FOLIO_FRAMES), np.uint64)
         for row, group in enumerate(groups[first:last].tolist()):
             check()
-            words = np.frombuffer(os.pread(kpageflags, FOLIO_FRAMES * 8, group * FOLIO_FRAMES * 8), np.uint64)
-            flag_words[row, : len(words)] = words
+            values = np.frombuffer(os.pread(kpageflags, FOLIO_FRAMES * 8, group * FOLIO_FRAMES * 8), np.uint64)
+            flag_words[row, : len(values)] = values
         within = np.where(has(flag_words, COMPOUND_HEAD), np.arange(FOLIO_FRAMES, dtype=np.uint64), np.uint64(0))
         head = np.maximum.accumulate(within, axis=1)
         mine = order[edges[first] : edges[last]]
-        row, column = place[mine] - first, (frames[mine] % np.uint64(FOLIO_FRAMES)).astype(np.intp)
+        row, column = group_index[mine] - first, (frames[mine] % np.uint64(FOLIO_FRAMES)).astype(np.intp)
         flags[mine] = flag_words[row, column]
         tails = has(flags[mine], COMPOUND_TAIL)
-        start = groups[place[mine]] * np.uint64(FOLIO_FRAMES)
+        start = groups[group_index[mine]] * np.uint64(FOLIO_FRAMES)
         heads[mine[tails]] = (start + head[row, column])[tails]
     return flags, heads
 

@@ -47,9 +47,9 @@ class TouchedFrames:
         ends = np.array([vma.end for vma in vmas], np.uint64) >> np.uint64(PAGE_SHIFT)
         sizes = np.zeros(len(vmas), np.int64)
         for numbers, size in ((self.pages, PAGE_BYTES), (self.huge * np.uint64(PAGES_PER_BLOCK), BLOCK_BYTES)):
-            place = np.searchsorted(starts, numbers, side="right") - 1
-            place = place[(place >= 0) & (numbers < ends[place])]
-            sizes += np.bincount(place, minlength=len(vmas)) * size
+            vma_index = np.searchsorted(starts, numbers, side="right") - 1
+            vma_index = vma_index[(vma_index >= 0) & (numbers < ends[vma_index])]
+            sizes += np.bincount(vma_index, minlength=len(vmas)) * size
         used = np.flatnonzero(sizes)
         return tuple((vmas[index].start, size) for index, size in zip(used.tolist(), sizes[used].tolist(), strict=True))
 
@@ -115,18 +115,18 @@ def _several(frames: Sequence[Numbers]) -> tuple[list[NDArray[np.bool_]], int]:
 
 def _renamed(frames: Numbers) -> tuple[NDArray[np.intp], int]:
     """Return the frames renumbered to 0, 1, 2 and so on, and the count of different ones."""
-    ordered, place = _sorted(frames)
+    ordered, order = _sorted(frames)
     names = np.empty(len(frames), np.intp)
-    names[place] = np.cumsum(np.concatenate(([0], ordered[1:] != ordered[:-1])))
-    return names, int(names[place[-1]]) + 1
+    names[order] = np.cumsum(np.concatenate(([0], ordered[1:] != ordered[:-1])))
+    return names, int(names[order[-1]]) + 1
 
 
 def _sorted(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
     """Return the sorted numbers and their indices in the original (a stable argsort)."""
     bits = np.uint64(len(numbers).bit_length())
     if int(numbers.max()) >> (64 - int(bits)):
-        place = np.argsort(numbers, kind="stable")
-        return numbers[place], place
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], order
     # Number and index in one word: sorting words is several times as fast as sorting indices.
     packed = np.sort(numbers << bits | np.arange(len(numbers), dtype=np.uint64))
     return packed >> bits, (packed & (np.uint64(1) << bits) - np.uint64(1)).astype(np.intp)

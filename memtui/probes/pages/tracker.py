@@ -167,4 +167,4 @@ def identity(pid: int) -> tuple[bytes, ...]:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(f"process {pid} ended") from None
-    return tuple(fields[place] for place in _PLACES)
+    return tuple(fields[index] for index in _PLACES)

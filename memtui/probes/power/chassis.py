@@ -42,49 +42,49 @@ class ChassisProbe:
         """
         self._program = next((path for path in programs if path.is_file()), None)
         self._problem = _problem(self._program, devices, os.geteuid() == 0 if root is None else root)
-        self._asked: subprocess.Popen[bytes] | None = None
-        self._asked_ns, self._killed = 0, False
-        self._said_problem = False
+        self._child: subprocess.Popen[bytes] | None = None
+        self._started_ns, self._killed = 0, False
+        self._problem_reported = False
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
         """Return a reading when an answer came since the last call; once, why none will come. Never waits."""
         if self._problem is not None:
-            said, self._said_problem = self._said_problem, True
-            return () if said else (_reading(t_ns, None, self._problem.reason, Status.UNSUPPORTED),)
+            reported, self._problem_reported = self._problem_reported, True
+            return () if reported else (_reading(t_ns, None, self._problem.reason, Status.UNSUPPORTED),)
         readings = self._take(t_ns)
-        if self._asked is None and (not self._asked_ns or t_ns - self._asked_ns >= EVERY_NS):
-            readings += self._ask(t_ns)
+        if self._child is None and (not self._started_ns or t_ns - self._started_ns >= EVERY_NS):
+            readings += self._start(t_ns)
         return readings
 
-    def _ask(self, t_ns: int) -> tuple[PowerReading, ...]:
-        self._asked_ns = t_ns
+    def _start(self, t_ns: int) -> tuple[PowerReading, ...]:
+        self._started_ns = t_ns
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         argv = [str(self._program), *_ARGUMENTS]
         try:
-            self._asked = subprocess.Popen(argv, stdin=nothing, stdout=pipe, stderr=nothing, env=environment)
+            self._child = subprocess.Popen(argv, stdin=nothing, stdout=pipe, stderr=nothing, env=environment)
         except OSError as error:
             return (_reading(t_ns, None, f"ipmitool cannot be started: {error.strerror}"),)
         return ()
 
     def _take(self, t_ns: int) -> tuple[PowerReading, ...]:
-        asked = self._asked
-        if asked is None:
+        child = self._child
+        if child is None:
             return ()
-        if asked.poll() is None:
-            if self._killed or t_ns - self._asked_ns < PATIENCE_NS:
+        if child.poll() is None:
+            if self._killed or t_ns - self._started_ns < PATIENCE_NS:
                 return ()
-            asked.kill()  # in a call of the driver it ends when that is over, and until then nothing else is asked
+            child.kill()  # in a call of the driver it ends when that is over, and until then nothing else starts
             self._killed = True
             return (_reading(t_ns, None, f"ipmitool did not answer in {PATIENCE_NS / 1e9:.0f} s"),)
         # What it says is short, so that all of it is in the pipe.
-        text = os.read(asked.stdout.fileno(), _MOST_BYTES) if asked.stdout else b""
+        text = os.read(child.stdout.fileno(), _MOST_BYTES) if child.stdout else b""
         killed = self._killed
         self._forget()
         if killed:
             return ()
-        if asked.returncode:
-            reason = f"ipmitool failed (status {asked.returncode}): the controller may have no DCMI"
+        if child.returncode:
+            reason = f"ipmitool failed (status {child.returncode}): the controller may have no DCMI"
             return (_reading(t_ns, None, reason),)
         return (_reading(t_ns, *watts_of(text)),)
 
@@ -94,16 +94,16 @@ class ChassisProbe:
 
     def close(self) -> None:
         """End the question under way."""
-        if self._asked is not None:
-            self._asked.kill()
+        if self._child is not None:
+            self._child.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._asked.wait(_END_S)
+                self._child.wait(_END_S)
             self._forget()
 
     def _forget(self) -> None:
-        if self._asked is not None and self._asked.stdout is not None:
-            self._asked.stdout.close()
-        self._asked, self._killed = None, False
+        if self._child is not None and self._child.stdout is not None:
+            self._child.stdout.close()
+        self._child, self._killed = None, False
 
 
 def watts_of(text: bytes) -> tuple[float | None, str]:

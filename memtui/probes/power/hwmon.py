@@ -45,11 +45,11 @@ class HwmonProbe:
         """Find the sensors; never raises."""
         self._sensors: list[_Sensor] = []
         self._unknown: list[str] = []
-        for driver, path, label in _found(Path(sys_root) / "class" / "hwmon"):
-            place = place_of(label)
-            if place is not None:
+        for driver, path, label in _labels(Path(sys_root) / "class" / "hwmon"):
+            domain = domain_of(label)
+            if domain is not None:
                 interval_ms = number_of(path.with_name(path.name + "_interval")) if path.name.endswith("average") else 0
-                self._sensors.append(_Sensor(path, *place, label, (interval_ms or 0) * 1_000_000))
+                self._sensors.append(_Sensor(path, *domain, label, (interval_ms or 0) * 1_000_000))
             elif driver not in _GPU_DRIVERS:
                 name = path.name.partition("_")[0]
                 self._unknown.append(f"{driver or path.parent.name} {name} ({label or 'no label'})")
@@ -73,7 +73,7 @@ class HwmonProbe:
         return [Capability("hwmon", ok, "; ".join(reasons), "")]
 
 
-def place_of(label: str) -> tuple[str, str] | None:
+def domain_of(label: str) -> tuple[str, str] | None:
     """Return device and scope of a label; None: it does not say what is measured."""
     match = _LABEL.fullmatch(label)
     if match is None:
@@ -86,7 +86,7 @@ def _kind(sensor: _Sensor) -> tuple[str, str]:
     return sensor.device.rpartition(" ")[0], sensor.scope
 
 
-def _found(hwmon: Path) -> Iterator[tuple[str, Path, str]]:
+def _labels(hwmon: Path) -> Iterator[tuple[str, Path, str]]:
     """Yield driver, file and label of each power sensor, its mean rather than its moment where it has both."""
     try:
         monitors = sorted(hwmon.iterdir(), key=lambda path: (len(path.name), path.name))

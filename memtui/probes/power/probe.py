@@ -51,7 +51,7 @@ class PowerProbe:
             self.holders = Holders(t_ns, unknown(Status.UNSUPPORTED, _LEFT_OUT.reason))
             gpus = (PowerReading(t_ns, NO_GPU, "board", "nvml", status=Status.UNSUPPORTED, reason=_LEFT_OUT.reason),)
         cpus = self._rapl.read(t_ns)
-        if self._hwmon.scopes and not self._rapl.found:  # a machine with other sensors misses no RAPL
+        if self._hwmon.scopes and not self._rapl.has_zones:  # a machine with other sensors misses no RAPL
             cpus = ()
         if self._others and all(r.status == Status.UNSUPPORTED for r in gpus):  # nor other GPUs NVIDIA's driver
             gpus = ()

@@ -60,7 +60,7 @@ class RaplProbe:
             self._advance(zone)
 
     @property
-    def found(self) -> bool:
+    def has_zones(self) -> bool:
         """Return whether there is any zone."""
         return bool(self._zones)
 

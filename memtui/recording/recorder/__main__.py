@@ -23,7 +23,7 @@ from memtui.core import capabilities, single_threaded  # noqa: F401 (for its eff
 # isort: split
 from memtui.core.os_errors import WRITE, refused
 from memtui.core.samples import End, Event, Message, Process
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.recording.progress import READY, Progress
 from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.machine_power import MachinePowerReader
@@ -229,7 +229,7 @@ def _refuse(line: str) -> int:
 
 
 def _complain(line: str) -> None:
-    print(visible(line), file=sys.stderr)
+    print(printable(line), file=sys.stderr)
 
 
 def _print(line: bytes) -> None:

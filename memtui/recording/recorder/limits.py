@@ -68,7 +68,9 @@ class Limits:
         if downsampler.downsampled == before:
             return []
         self._writer.put_meta(thinned={"samples": downsampler.downsampled, "max_bytes": downsampler.max_bytes})
-        text = f"the file reached {size(downsampler.max_bytes)} (--max-size): page sets are thinned, the oldest first"
+        text = (
+            f"the file reached {size(downsampler.max_bytes)} (--max-size): page sets are downsampled, the oldest first"
+        )
         return [] if before else [Event(now_ns, "thinned", text)]
 
 

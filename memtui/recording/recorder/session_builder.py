@@ -31,7 +31,7 @@ from memtui.core.samples import (
     tree_paused_ns,
 )
 from memtui.core.secrets import mask_secrets
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.core.tracer_messages import (
     MAIN_MEMORY,
     AllocationStep,
@@ -103,7 +103,7 @@ class SessionBuilder:
                 self._add_window(message)
             case Power():
                 self._writer.insert(filter(self._is_new, message.readings))
-                self._writer.insert(held for held in message.gpu_memory if _is_change(held, self._gpu_memory))
+                self._writer.insert(memory for memory in message.gpu_memory if _is_change(memory, self._gpu_memory))
                 self._writer.insert(use for use in message.gpu_use if _is_change(use, self._gpu_use))
             case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
                 self._add_reported(message)
@@ -144,7 +144,7 @@ class SessionBuilder:
                 self._writer.insert([step])
                 self._add_layer_types(message.pid, types)
                 if message.device != MAIN_MEMORY:
-                    self._writer.insert([AllocationDeviceRecord(step.id, storable(message.device))])
+                    self._writer.insert([AllocationDeviceRecord(step.id, utf8_safe(message.device))])
                     self._writer.insert([peak])
                     return
                 self.add(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
@@ -160,17 +160,17 @@ class SessionBuilder:
                 progress = progress_record(next(self._reported_ids), message)
                 self._writer.insert([progress])
                 if message.device != MAIN_MEMORY:
-                    self._writer.insert([ProgressDeviceRecord(progress.id, storable(message.device))])
+                    self._writer.insert([ProgressDeviceRecord(progress.id, utf8_safe(message.device))])
         except ValueError as error:
             what = f"what process {message.pid} tells of its tensors is left out: {error}"
             self.add(Event(time.monotonic_ns(), "warning", what))
 
     def _add_layer_types(self, pid: int, types: dict[str, str]) -> None:
         """Store classes of layers where a step names some that no step before did."""
-        known = self._layer_types.setdefault(pid, {})
-        if not types.items() <= known.items():
-            known |= types
-            self._writer.insert([LayerTypesRecord(pid, json.dumps(known, separators=(",", ":")))])
+        by_module = self._layer_types.setdefault(pid, {})
+        if not types.items() <= by_module.items():
+            by_module |= types
+            self._writer.insert([LayerTypesRecord(pid, json.dumps(by_module, separators=(",", ":")))])
 
     def keep_limits(self) -> None:
         """Apply the limits before a commit."""
@@ -179,7 +179,7 @@ class SessionBuilder:
 
     def _fit_to_keep(self, command: str) -> str:
         """Return a command line as the session keeps it: in UTF-8 and, unless the user wants them, without secrets."""
-        return storable(command if self._keep_command else mask_secrets(command))
+        return utf8_safe(command if self._keep_command else mask_secrets(command))
 
     def _add_window(self, window: Window) -> None:
         processes = [self._of(process.process).without_strays(process) for process in window.processes]

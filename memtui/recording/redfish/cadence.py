@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from statistics import median
 
-LEAST, MOST = 4, 32  # times between changes: so many are needed, and so many are kept
+LEAST, MOST = 4, 32  # times between changes that are needed, and that are kept
 
 
 class Cadence:

@@ -59,13 +59,13 @@ class Connection:
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the resource. Raises NoAnswer."""
-        kept = self._connection is not None
+        reused = self._connection is not None
         try:
             try:
                 return self._follow(path)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
                 self.close()
-                if not kept or self._aborted:
+                if not reused or self._aborted:
                     raise
                 return self._follow(path)  # a service may close a connection that rested: that is not a failure
         except NoAnswer:

@@ -60,18 +60,19 @@ def find(get: Get, chassis: str = "") -> tuple[PowerResource, float]:
     members = _members(get)
     ranked = [(path, document, _rank(document)) for path, document in members]
     for wanted in _RANKS:
-        found = {
+        resources = {
             path: reading
             for path, document, rank in ranked
             if rank == wanted and (reading := _reading(get, document)) is not None
         }
-        if len(found) > 1:
+        if len(resources) > 1:
             reason = (
-                f"several chassis have a power ({', '.join(found)}): name one, as in --redfish HOST{next(iter(found))}"
+                f"several chassis have a power ({', '.join(resources)}): "
+                f"name one, as in --redfish HOST{next(iter(resources))}"
             )
             raise NoAnswer(Status.UNSUPPORTED, reason)
-        if found:
-            return next(iter(found.values()))
+        if resources:
+            return next(iter(resources.values()))
     reason = f"none of the {len(members)} chassis of the Redfish service has the power of a machine"
     raise NoAnswer(Status.UNSUPPORTED, reason)
 
@@ -102,11 +103,11 @@ def _members(get: Get) -> list[tuple[str, dict[str, Any]]]:
     root = get(f"{ROOT}/")
     path = _link(root, "Chassis")
     if not path:
-        raise NoAnswer(Status.UNSUPPORTED, "what answers is no Redfish service, or one without a chassis")
+        raise NoAnswer(Status.UNSUPPORTED, "what answers is not a Redfish service, or has no chassis")
     links = [member.get("@odata.id") for member in _list(get(path), "Members") if isinstance(member, dict)]
     paths = [link for link in links if isinstance(link, str) and is_path(link)][:MOST_CHASSIS]
-    found = ((path, _optional(get, path)) for path in paths)
-    return [(path, document) for path, document in found if document is not None]
+    documents = ((path, _optional(get, path)) for path in paths)
+    return [(path, document) for path, document in documents if document is not None]
 
 
 def _rank(chassis: dict[str, Any]) -> int | None:

@@ -15,7 +15,7 @@ from memtui.recording.redfish.power_resource import PowerResource, find
 
 SOURCE = "redfish"
 EVERY_S = 2.0  # from one request to the next, but never before the controller has rested for as long as it took
-PATIENCE_S = 8.0  # so long after a request, the value before does not hold any more
+PATIENCE_S = 8.0  # after a request, until the value before does not hold any more
 FIND_S = 60.0  # for finding the resource, which takes a request or more for each chassis
 LONGEST_PAUSE_S = 60.0  # between attempts that fail
 # A controller may answer a wrong password too late, and count it all the same: after so many attempts in a row that
@@ -78,7 +78,7 @@ class RedfishReader:
             return None
         if self._begun_s is None:
             if now_s >= self._due_s:
-                self._begin(now_s)
+                self._start(now_s)
             return None
         if self._given_up or now_s < self._begun_s + self._allowed_s:
             return None
@@ -87,15 +87,15 @@ class RedfishReader:
             self._connection.abort()
         return self._nothing(Status.FAILED, _NO_ANSWER)
 
-    def _begin(self, now_s: float) -> None:
+    def _start(self, now_s: float) -> None:
         self._begun_s, self._given_up = now_s, False
         self._allowed_s = self._patience_s if self._resource is not None else max(self._patience_s, FIND_S)
         if self._connection is None:
             self._connection = self._connect()
-        self._thread = threading.Thread(target=self._ask, args=(self._connection, self._resource), daemon=True)
+        self._thread = threading.Thread(target=self._request, args=(self._connection, self._resource), daemon=True)
         self._thread.start()
 
-    def _ask(self, connection: Connection, resource: PowerResource | None) -> None:
+    def _request(self, connection: Connection, resource: PowerResource | None) -> None:
         """Runs in the thread."""
         outcome: float | NoAnswer
         try:

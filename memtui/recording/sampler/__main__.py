@@ -13,7 +13,7 @@ import sys
 from memtui.core import capabilities, single_threaded  # noqa: F401 (for its effect, before numpy comes)
 
 # isort: split
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.probes.pages.select_tracker import NoTracker
 from memtui.probes.process_owner import NotOwn
 from memtui.recording.sampler.commands import OWN, READY, REPORT_READY, SamplerConfig, read_order
@@ -98,7 +98,7 @@ def _sample(order: SamplerConfig, stop_fd: int, owner: int | None) -> int:
         print(f"process {order.pid} ended before it could be observed", file=sys.stderr)
         return 2
     except (NoTracker, TargetLocked, NotOwn, PermissionError) as error:
-        print(visible(str(error)), file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return CLAIMED if isinstance(error, TargetLocked) else 2
     except RecorderGone:
         return 1

@@ -33,7 +33,7 @@ class BurstSchedule:
         self._failed = 0  # bursts without a probe, since one with some
         self._is_burst = self._is_last = False
 
-    def begin(
+    def start(
         self, now_ns: int, due_ns: int, cost_ns: int, typical_ns: int, share: float | None, *, probes: int = 1
     ) -> None:
         """Begin the next window.

@@ -188,7 +188,7 @@ class Sampler:
         due_ns = self._window_due_ns(now_ns)
         may = self._cuts and budget is not None and (until_ns is None or due_ns < until_ns)
         costs = (budget.last_ns, budget.typical_ns, budget.share) if budget is not None else (0, 0, None)
-        self._bursts.begin(now_ns, due_ns, costs[0], costs[1], costs[2] if may else None, probes=self._windows.probes)
+        self._bursts.start(now_ns, due_ns, costs[0], costs[1], costs[2] if may else None, probes=self._windows.probes)
 
     def _window_due_ns(self, now_ns: int) -> int:
         """Return when the next window ends; while sampling is paused, when power is read next."""

@@ -90,10 +90,10 @@ def _joined(parts: Sequence[Part], last: Reading) -> Reading:
     readings = [*(part.reading for part in parts), last]
     windows = [reading.window for reading in readings]
     worst = next((w for w in reversed(windows) if w.status != Status.OK), last.window)
-    known = all(window.pages is not None for window in windows)
+    complete = all(window.pages is not None for window in windows)
     window = replace(
         last.window,
-        pages=union(w.pages for w in windows if w.pages is not None) if known else None,
+        pages=union(w.pages for w in windows if w.pages is not None) if complete else None,
         walk_ns=_sum([w.walk_ns for w in windows]),
         rearm_ns=_sum([w.rearm_ns for w in windows]),
         clear_gap_ns=_sum([r.window.clear_gap_ns for r in readings if r.running]),

@@ -23,7 +23,7 @@ from memtui.core.procfs import command_of, read_stat, state_of
 from memtui.core.program_log import create_log, log_path
 from memtui.core.samples import Options
 from memtui.core.secrets import mask_secrets
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.recording.control import Listener
 from memtui.recording.progress import READY, Progress
 from memtui.recording.registry import Entry, Running, host_name
@@ -46,9 +46,9 @@ from memtui.recording.supervisor.children import (
     start_redfish,
     terminate,
 )
+from memtui.recording.supervisor.default_paths import check_inputs, default_session, open_socket
 from memtui.recording.supervisor.duplicate import refuse_second
 from memtui.recording.supervisor.exec_gate import GO
-from memtui.recording.supervisor.places import check_inputs, default_session, open_socket
 from memtui.recording.supervisor.program import Adopted, start_apart, start_here
 from memtui.recording.supervisor.sudo import start_sampler
 from memtui.recording.targets import belongs_to_another, check_target
@@ -239,7 +239,7 @@ class Observation:
 
     def mark(self, t_ns: int, text: str) -> bool:
         """Put a mark on the time axis; False when the recorder takes no more marks now."""
-        line = json.dumps([t_ns, storable(text)], ensure_ascii=False).encode() + b"\n"
+        line = json.dumps([t_ns, utf8_safe(text)], ensure_ascii=False).encode() + b"\n"
         try:
             return os.write(self._mark_fd, line) == len(line)  # lines this short are written whole or not at all
         except OSError:

@@ -148,5 +148,7 @@ def _last_line(master: int) -> str:
     os.set_blocking(master, False)
     with suppress(OSError):
         if lines := os.read(master, 1 << 16).decode(errors="replace").split("\n"):
-            return next((line for line in reversed(lines) if line.strip()), "its keeper ended at once")
-    return "its keeper ended at once"
+            return next(
+                (line for line in reversed(lines) if line.strip()), "the process that logs its output ended at once"
+            )
+    return "the process that logs its output ended at once"

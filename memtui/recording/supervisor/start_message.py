@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from memtui.core.plain_data import from_plain, to_plain
+from memtui.core.json_fields import from_json, to_json
 from memtui.recording.registry import Running
 
 
@@ -55,10 +55,10 @@ _KINDS: dict[str, type[StartMessage]] = {
 def to_line(message: StartMessage) -> bytes:
     """Return one line of JSON: an object whose only key is the kind of the message."""
     kind = next(name for name, type_ in _KINDS.items() if isinstance(message, type_))
-    return json.dumps({kind: to_plain(message)}).encode() + b"\n"
+    return json.dumps({kind: to_json(message)}).encode() + b"\n"
 
 
 def from_dict(values: dict[str, Any]) -> StartMessage:
     """Undo ``to_line``, of the object on the line. Raises ValueError and KeyError."""
     ((kind, fields),) = values.items()
-    return from_plain(_KINDS[kind], fields)
+    return from_json(_KINDS[kind], fields)

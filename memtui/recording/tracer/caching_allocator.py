@@ -72,8 +72,8 @@ def allocator_blocks(before: Mapping[str, Any], after: Mapping[str, Any]) -> dic
         for device, entries in enumerate(after["device_traces"]):
             first, last = (_segments_of(snapshot, device) for snapshot in (before, after))
             if entries or first or last:
-                known = _entries_of(before, device)
-                start = len(known) if list(entries[: len(known)]) == list(known) else 0
+                earlier = _entries_of(before, device)
+                start = len(earlier) if list(entries[: len(earlier)]) == list(earlier) else 0
                 settings = after.get("allocator_settings") or {}
                 result[f"cuda:{device}"] = _blocks(first, entries, start, last, settings)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -127,20 +127,20 @@ def peak_as_seen(blocks: Blocks, seen: Iterable[tuple[int, int]]) -> AllocatorPe
 
 
 def _peak_requested_bytes(first: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]]) -> int:
-    held = {
+    live = {
         address: about.get("requested_size", about["size"])
         for segment in first
         for address, about in _addresses(segment)
         if about["state"].startswith("active")
     }
-    now = peak = sum(held.values())
+    now = peak = sum(live.values())
     for entry in entries:
         if entry["action"] == "alloc":
-            held[entry["addr"]] = entry["size"]
+            live[entry["addr"]] = entry["size"]
             now += entry["size"]
             peak = max(peak, now)
         elif entry["action"] == "free_completed":
-            now -= held.pop(entry["addr"], 0)
+            now -= live.pop(entry["addr"], 0)
     return peak
 
 
@@ -260,12 +260,12 @@ class _Replay:
         return size_bytes < self._most_split_bytes and rest_bytes > _SMALL
 
     def _request_free(self, address: int) -> None:
-        block = self._known(address, _ALLOCATED)
+        block = self._block_at(address, _ALLOCATED)
         block.state = _WAITING
         self._allocated_bytes -= block.size_bytes
 
     def _complete_free(self, address: int) -> None:
-        block = self._known(address, _WAITING)
+        block = self._block_at(address, _WAITING)
         block.state = _FREE
         self._merge(block)
 
@@ -285,7 +285,7 @@ class _Replay:
         end = address + size_bytes
         block = self._by_address.get(address)
         if block is None:
-            block = next((one for one in self.blocks if one.address < address < one.end), None)
+            block = next((candidate for candidate in self.blocks if candidate.address < address < candidate.end), None)
         if block is None or block.state != _FREE or block.end < end:
             raise _Contradiction(f"no free block of {size_bytes} bytes is expected at {address:#x}")
         self._leave(block)
@@ -301,7 +301,7 @@ class _Replay:
         self._enter(piece)
         return piece
 
-    def _known(self, address: int, state: str) -> _Block:
+    def _block_at(self, address: int, state: str) -> _Block:
         block = self._by_address.get(address)
         if block is None or block.state != state:
             raise _Contradiction(f"no block that can be freed is expected at {address:#x}")

@@ -13,7 +13,7 @@ from memtui.core.console import as_json
 from memtui.core.errors import UserError
 from memtui.core.file_set import all_or_none
 from memtui.core.options import RULES
-from memtui.core.text import nearest, visible
+from memtui.core.text import nearest, printable
 from memtui.formats.category_rules import RuleSet, bundled
 from memtui.formats.category_rules import read as read_rules
 from memtui.formats.detect import files_of
@@ -139,7 +139,7 @@ def _panels(parts: Sequence[Part], options: BreakdownOptions) -> list[Panel]:
 def _text(panels: Sequence[Panel], options: BreakdownOptions) -> str:
     largest = [max((bar.bytes for bar in panel.result.bars), default=0) for panel in panels]
     scales = [max(largest)] * len(panels) if options.together else largest
-    texts = [visible(options.title)] if options.title else []
+    texts = [printable(options.title)] if options.title else []
     texts += [
         text.text(panel, options.rules, options.percent, scale) for panel, scale in zip(panels, scales, strict=True)
     ]
@@ -186,7 +186,7 @@ def _write(graphs: list[Graph], options: BreakdownOptions, file: BinaryIO) -> No
 
 def _drawn(graphs: list[Graph], options: BreakdownOptions) -> bytes:
     if options.form == "pdf":
-        drawing = draw(graphs, visible(options.title), PdfDrawing)
+        drawing = draw(graphs, printable(options.title), PdfDrawing)
         assert isinstance(drawing, PdfDrawing)
         return drawing.pdf()
     return draw(graphs, options.title).document().encode()

@@ -25,12 +25,12 @@ class Layers(NamedTuple):
 
     @classmethod
     def of(cls, trace: StepTrace, types: Mapping[str, str]) -> Layers:
-        known = (trace.layer >= 0) & (trace.op >= 0)
-        pairs = np.unique(trace.layer[known] * len(trace.names) + trace.op[known])
-        found: dict[int, list[str]] = {}
+        named = (trace.layer >= 0) & (trace.op >= 0)
+        pairs = np.unique(trace.layer[named] * len(trace.names) + trace.op[named])
+        ops_by_layer: dict[int, list[str]] = {}
         for layer, op in zip(*(each.tolist() for each in np.divmod(pairs, max(1, len(trace.names)))), strict=True):
-            found.setdefault(layer, []).append(trace.name(op))
-        return cls({layer: tuple(names) for layer, names in found.items()}, types)
+            ops_by_layer.setdefault(layer, []).append(trace.name(op))
+        return cls({layer: tuple(names) for layer, names in ops_by_layer.items()}, types)
 
 
 class Item(NamedTuple):

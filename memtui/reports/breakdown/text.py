@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.core.units import size
 from memtui.formats.category_rules import RuleSet
 from memtui.formats.mxnet_tags import COMPAT_UNKNOWN, COMPAT_WEIGHTS
@@ -66,7 +66,7 @@ def notes(panel: Panel, rules: RuleSet, percent: float) -> list[str]:
 def text(panel: Panel, rules: RuleSet, percent: float, scale_bytes: int) -> str:
     """Return bars of at most ``BAR_CELLS`` cells; the longest would be ``scale_bytes``."""
     bars = panel.bars
-    width = max(len("category"), *(len(visible(bar.name)) for bar in bars)) if bars else 0
+    width = max(len("category"), *(len(printable(bar.name)) for bar in bars)) if bars else 0
     lines = [heading(panel, rules)]
     if bars:
         lines.append(f"  {'category':<{width}}  {'size':>9}  {'share':>8}  {'':<{BAR_CELLS}}  allocations")
@@ -77,7 +77,7 @@ def text(panel: Panel, rules: RuleSet, percent: float, scale_bytes: int) -> str:
             f"  {bar.name:<{width}}  {size(bar.bytes):>9}  {percent_of:>8}  {cells:<{BAR_CELLS}}  {bar.allocations}"
         )
     lines += [f"  {line}" for line in notes(panel, rules, percent)]
-    return "\n".join(visible(line).rstrip() for line in lines)
+    return "\n".join(printable(line).rstrip() for line in lines)
 
 
 def to_dict(panel: Panel, rules: RuleSet) -> dict[str, Any]:

@@ -95,8 +95,8 @@ def _bar(axes: Axes, row: BarRow, bar: Bar, middle: float) -> None:
         draw.line(axes.left, middle, right, middle, "grid", 0.8)
         draw.rect(right - 2, middle - 2, 4, 4, fill)
     else:
-        begin = axes.x(bar.start)
-        draw.rect(begin, middle - _BAR_PT / 2, max(right - begin, 0.4), _BAR_PT, fill)
+        left = axes.x(bar.start)
+        draw.rect(left, middle - _BAR_PT / 2, max(right - left, 0.4), _BAR_PT, fill)
     if bar.low is not None and bar.high is not None:
         draw.line(axes.x(bar.low), middle, axes.x(bar.high), middle, "ink", 0.6)
         for end in (bar.low, bar.high):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.reports.figures.svg import COLORS, TEXT_PT, Drawing
 
 FONT = "DejaVu Sans"  # comes with matplotlib, so that the page is the same on every machine
@@ -56,7 +56,7 @@ class PdfDrawing(Drawing):
         self._figure.text(
             x,
             y,
-            _in_font(visible(text)),
+            _in_font(printable(text)),
             transform=self._points,
             fontfamily=FONT,
             fontsize=size,
@@ -72,7 +72,7 @@ class PdfDrawing(Drawing):
         import matplotlib
 
         # The title is text in the file, so control characters in it are escaped there, too.
-        metadata = {"Title": visible(self.title), "Subject": visible(self.description)}
+        metadata = {"Title": printable(self.title), "Subject": printable(self.description)}
         out = io.BytesIO()
         with matplotlib.rc_context({"pdf.fonttype": 42}):  # letters that can be searched and copied
             self._figure.savefig(out, format="pdf", metadata=metadata | {"Creator": None, "CreationDate": None})

@@ -27,7 +27,7 @@ from memtui.reports.html import dim, document, figures, findings_table, section
 
 MIB = 1 << 20
 METHOD = (
-    "Time counts from the begin of each session. WSS and RSS are those of the whole tree of processes; VM is the sum "
+    "Time counts from the start of each session. WSS and RSS are those of the whole tree of processes; VM is the sum "
     "of the mapped ranges, each with the extent it has over its session.",
     "Reuse: the share of all touches, first ones included, that an LRU memory of a size certainly holds; the order "
     "inside a window is not known, so the curve drawn is that of the upper bounds of the distances. The miss ratio is "

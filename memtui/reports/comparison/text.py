@@ -10,8 +10,8 @@ import numpy as np
 
 from memtui.analysis.lines import Line
 from memtui.core.errors import UserError
+from memtui.core.json_fields import to_json
 from memtui.core.options import LETTERS
-from memtui.core.plain_data import to_plain
 from memtui.core.text import short_command
 from memtui.core.units import duration, size
 from memtui.reports.comparison.common_windows import differ, in_same_windows
@@ -95,7 +95,7 @@ def _memory(memory: RecordedMemory) -> dict[str, Any]:
         "interval_s": list(memory.interval_s),
         **memory.figures,
         "reasons": dict(memory.reasons),
-        "power": to_plain(memory.power),
+        "power": to_json(memory.power),
         "curves": {name: _pairs(getattr(memory, name)) for name in ("wss", "rss", "mapped", "reuse")},
     }
 

@@ -33,7 +33,7 @@ def run_of(reader: ReportSource) -> ComparedTraining | None:
     start_ns = min([point.t_ns for point in points[:1]] + [row.start_ns for row in rows[:1]], default=0)
     progress = [reader.training_progress(row) for row in fullest(rows)]
     device = fullest_device(reader, pid)
-    held = (
+    allocations = (
         progress
         if device == MAIN_MEMORY
         else [
@@ -47,7 +47,7 @@ def run_of(reader: ReportSource) -> ComparedTraining | None:
     accuracies = [point.accuracy for point in points if point.accuracy is not None]
     iterations = np.array([point.iteration for point in points], np.float64)
     seconds = np.array([point.t_ns - start_ns for point in points], np.float64) / 1e9
-    memory, memory_s = _memory(held, start_ns)
+    memory, memory_s = _memory(allocations, start_ns)
     last = max(
         [point.iteration for point in points[-1:]] + [row.first_step + row.steps for row in rows[-1:]], default=0
     )

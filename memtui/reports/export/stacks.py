@@ -17,7 +17,7 @@ from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.stack_capture import call_text
 from memtui.core.call_stacks import CallStacks, Frame
 from memtui.core.errors import UserError
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.reports.export.steps import file_part, stem_of
 from memtui.reports.source import ReportSource
 from memtui.reports.stack_sums import StackSums, stack_sums
@@ -129,7 +129,7 @@ def _at_peak(trace: StepTrace, stack: NDArray[np.int64], count: int) -> NDArray[
 def _write_folded(profile: Profile, file: BinaryIO) -> None:
     lines: dict[str, int] = defaultdict(int)
     for calls, value in profile.samples():
-        lines[";".join(visible(call_text(call)).replace(";", ",") for call in calls)] += value
+        lines[";".join(printable(call_text(call)).replace(";", ",") for call in calls)] += value
     for line, value in sorted(lines.items()):
         file.write(f"{line} {value}\n".encode())
 

@@ -111,7 +111,7 @@ def _spans(reader: ReportSource) -> Iterator[tuple[int, int]]:
     yield from pairwise(chain((0,), ends_ns, (1 << 62,)))
 
 
-def _known(values: Mapping[str, Value | None]) -> dict[str, Value]:
+def _without_none(values: Mapping[str, Value | None]) -> dict[str, Value]:
     """Return the values that are there: not None, no empty text, no nan."""
     return {name: value for name, value in values.items() if value is not None and value != "" and value == value}
 
@@ -147,7 +147,7 @@ def _tree(reader: ReportSource) -> Iterator[Item]:
 
 def _window_args(row: Mapping[str, Any]) -> dict[str, Value]:
     names = ("sample", "wss_bytes", "wss_low_bytes", "wss_high_bytes", "lost_ns", "gaps", "disturbed", "reason")
-    args = _known({name: row.get(name) for name in names})
+    args = _without_none({name: row.get(name) for name in names})
     return args if row["status"] == Status.OK else {**args, "status": row["status"]}
 
 
@@ -172,7 +172,7 @@ def _processes(reader: ReportSource, groups: _Groups) -> Iterator[Item]:
 def _pause(track: Track, row: Mapping[str, Any]) -> Item:
     """Return the pause of a window, which begins where the window ends; an instant where it had several within it."""
     end_ns, paused_ns, longest_ns = row["end_ns"], row["paused_ns"], row["longest_pause_ns"]
-    args = _known({name: row[name] for name in ("sample", "walk_ns", "rearm_ns")})
+    args = _without_none({name: row[name] for name in ("sample", "walk_ns", "rearm_ns")})
     if longest_ns is None:
         return Slice(track, end_ns, end_ns + paused_ns, "paused", args)
     return Instant(track, end_ns, "paused in parts", args | {"paused_ns": paused_ns, "longest_pause_ns": longest_ns})
@@ -195,7 +195,7 @@ def _reading(reading: PowerReading) -> Iterator[Item]:
         unit = _SHORT_UNITS.get(unit_of(name), "share")
         yield from _counter(DEVICES, title, unit, reading.t_ns, getattr(reading, name))
     if reading.status != Status.OK:
-        args = _known({"status": reading.status, "reason": reading.reason})
+        args = _without_none({"status": reading.status, "reason": reading.reason})
         yield Instant(Track(DEVICES, "not measured"), reading.t_ns, source, args)
 
 
@@ -235,8 +235,8 @@ def _recorded_steps(reader: ReportSource, groups: _Groups) -> Iterator[Item]:
         group = groups[step.pid]
         suffix = "" if step.device == MAIN_MEMORY else f" on {step.device}"
         args: dict[str, Value] = {"peak_bytes": step.peak_bytes, "start_bytes": step.start_bytes, "rows": step.rows}
-        args |= _known({"peak_op": step.peak_op, "peak_layer": step.peak_layer, "cost_ns": step.cost_ns})
-        args |= _known({name: getattr(step, name) for name in ("allocated_peak_bytes", "reserved_peak_bytes")})
+        args |= _without_none({"peak_op": step.peak_op, "peak_layer": step.peak_layer, "cost_ns": step.cost_ns})
+        args |= _without_none({name: getattr(step, name) for name in ("allocated_peak_bytes", "reserved_peak_bytes")})
         extent = (step.start_ns * scale, step.end_ns * scale)
         yield Slice(Track(group, f"recorded steps{suffix}"), *extent, f"step {step.step}", args)
         trace = reader.step_trace(step)

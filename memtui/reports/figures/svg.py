@@ -11,7 +11,7 @@ import html
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from memtui.core.text import visible
+from memtui.core.text import printable
 
 COLORS = {
     "ground": "#ffffff",
@@ -38,7 +38,7 @@ _ODD = dict.fromkeys("iljI.,:;|'", 0.34) | dict.fromkeys("tfr!()[]/ -", 0.4) | d
 
 def escape(text: str) -> str:
     """Return foreign text for markup: visible, and harmless between tags and in quotes."""
-    return html.escape(visible(_short(text)), quote=True)
+    return html.escape(printable(_short(text)), quote=True)
 
 
 def text_width(text: str, size: float) -> float:
@@ -56,7 +56,7 @@ def _em(char: str) -> float:
 
 def fit(text: str, width: float, size: float) -> str:
     """Return the text, or its two ends with an ellipsis between them, in ``width`` points."""
-    text = visible(_short(text))
+    text = printable(_short(text))
     if text_width(text, size) <= width:
         return text
     for length in range(len(text) - 1, 1, -1):
@@ -70,14 +70,14 @@ def wrap(text: str, width: float, size: float, lines: int) -> list[str]:
     """Return the text in at most ``lines`` lines of ``width`` points; what is left over ends in an ellipsis."""
     out: list[str] = []
     line = ""
-    words = visible(_short(text)).split(" ")
-    for number, word in enumerate(words):
+    pieces = printable(_short(text)).split(" ")
+    for number, word in enumerate(pieces):
         longer = f"{line} {word}" if line else word
         if text_width(longer, size) <= width:
             line = longer
             continue
         if len(out) == lines - 1:
-            return [*out, fit(" ".join((longer, *words[number + 1 :])), width, size)]
+            return [*out, fit(" ".join((longer, *pieces[number + 1 :])), width, size)]
         if line:
             out.append(line)
         line = fit(word, width, size)
@@ -91,7 +91,7 @@ def whole_lines(text: str, width: float, size: float) -> list[str]:
     """
     lines: list[str] = []
     line = ""
-    for word in visible(_short(text)).split():
+    for word in printable(_short(text)).split():
         if line and text_width(f"{line} {word}", size) <= width:
             line = f"{line} {word}"
             continue

@@ -103,7 +103,7 @@ def _step(reader: ReportSource) -> Drawing | None:
     if not len(usage_bytes):
         return None
     across = row_scale(len(usage_bytes))
-    notes = [f"At its peak {size(trace.peak_bytes)}, {size(trace.peak_above_start_bytes)} above the begin."]
+    notes = [f"At its peak {size(trace.peak_bytes)}, {size(trace.peak_above_start_bytes)} above the start."]
     where = (
         "Allocations of a file"
         if reader.imported() is not None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
-from memtui.core.text import cut_middle, storable
+from memtui.core.text import cut_middle, utf8_safe
 from memtui.core.tracer_messages import MAIN_MEMORY, AllocationStep
 from memtui.core.units import size
 from memtui.session.blobs import list_of, pack, unpack
@@ -76,7 +76,7 @@ def peak_record(number: int, message: AllocationStep) -> AllocatorPeakRecord:
         raise ValueError("the peak of an allocator is not a number of bytes")
     if not isinstance(message.allocator_reason, str):
         raise ValueError("the reason for an unknown peak is not text")
-    return AllocatorPeakRecord(number, *both, storable(message.allocator_reason[:MAX_REASON]))
+    return AllocatorPeakRecord(number, *both, utf8_safe(message.allocator_reason[:MAX_REASON]))
 
 
 def layer_types(message: AllocationStep) -> dict[str, str]:
@@ -86,7 +86,7 @@ def layer_types(message: AllocationStep) -> dict[str, str]:
         raise ValueError("the classes of layers are not texts by name")
     if sum(map(len, (*types, *types.values()))) > MAX_NAMES_BYTES:
         raise ValueError("the classes of its layers are too long")
-    return {storable(name): storable(kind) for name, kind in types.items()}
+    return {utf8_safe(name): utf8_safe(kind) for name, kind in types.items()}
 
 
 def trace_record(number: int, trace: StepTrace, *, pid: int = 0) -> AllocationStepRecord:
@@ -101,8 +101,8 @@ def trace_record(number: int, trace: StepTrace, *, pid: int = 0) -> AllocationSt
         end_ns=trace.end_ns,
         start_bytes=trace.start_bytes,
         peak_bytes=trace.peak_bytes,
-        peak_op=storable(trace.name(int(trace.op[peak]))) if peak >= 0 else "",
-        peak_layer=storable(trace.name(int(trace.layer[peak]))) if peak >= 0 else "",
+        peak_op=utf8_safe(trace.name(int(trace.op[peak]))) if peak >= 0 else "",
+        peak_layer=utf8_safe(trace.name(int(trace.layer[peak]))) if peak >= 0 else "",
         peak_parts=json.dumps({name: part for name, part in zip(CATEGORIES, parts, strict=True) if part}),
         rows=len(trace.t_ns),
         cost_ns=0,
@@ -114,8 +114,8 @@ def trace_record(number: int, trace: StepTrace, *, pid: int = 0) -> AllocationSt
 
 def recorded_step(*columns: Any, device: str = MAIN_MEMORY, peak: AllocatorPeakRecord | None = None) -> RecordedStep:
     """Return the step of a row whose columns, all but its blob, were checked. Raises ValueError."""
-    held = (None, None, "") if peak is None else (peak.allocated_bytes, peak.reserved_bytes, peak.reason)
-    step = RecordedStep(*(*columns, device, *held))
+    peaks = (None, None, "") if peak is None else (peak.allocated_bytes, peak.reserved_bytes, peak.reason)
+    step = RecordedStep(*(*columns, device, *peaks))
     parts = parse_json(step.peak_parts)  # type: ignore[arg-type]
     if not isinstance(parts, dict) or not all(k in CATEGORIES and type(v) is int and v >= 0 for k, v in parts.items()):
         raise ValueError("peak_parts is not a table of bytes by category")
@@ -126,7 +126,7 @@ def encode_step(trace: StepTrace) -> bytes:
     """Return a blob of all rows and names, times as differences, which are small. Raises ValueError: see ``pack``."""
     columns = trace.to_columns()
     columns[0] = np.diff(columns[0], prepend=trace.start_ns)
-    names = list(map(storable, trace.names))
+    names = list(map(utf8_safe, trace.names))
     return pack((trace.existing, columns.shape[1]), names, columns, most_names_bytes=MAX_NAMES_BYTES)
 
 
@@ -135,7 +135,7 @@ def with_short_names(trace: StepTrace) -> tuple[StepTrace, int]:
 
     Longer ones are cut in the middle. Raises ValueError where there are so many that cutting does not help.
     """
-    names, characters = list(map(storable, trace.names)), 2 * _MOST_CHARACTERS
+    names, characters = list(map(utf8_safe, trace.names)), 2 * _MOST_CHARACTERS
     if _MOST_ESCAPED * sum(map(len, names)) + 4 * len(names) <= MAX_NAMES_BYTES:
         return trace, 0
     while len(json.dumps(names)) > MAX_NAMES_BYTES:

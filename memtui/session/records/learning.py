@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.core.tracer_messages import LearningProgress
 from memtui.session.schema import LearningAboutRecord, LearningColumns, LearningRecord
 from memtui.session.validation import MAX_INTEGER, MAX_REAL, parse_json
@@ -50,7 +50,9 @@ def learning_records(numbers: Iterator[int], message: LearningProgress) -> list[
     if places.size and (int(places.min()) < 0 or int(places.max()) >= MAX_INTEGER):
         raise ValueError("a point of learning is nowhere")
     points = zip(places.T.tolist(), values.T.tolist(), strict=True)
-    return [LearningRecord(*(message.pid, *place, *map(_real, value), next(numbers))) for place, value in points]
+    return [
+        LearningRecord(*(message.pid, *step_fields, *map(_real, value), next(numbers))) for step_fields, value in points
+    ]
 
 
 def about_record(message: LearningProgress) -> LearningAboutRecord:
@@ -58,7 +60,7 @@ def about_record(message: LearningProgress) -> LearningAboutRecord:
     if not isinstance(message.about, str) or len(message.about) > MAX_ABOUT:
         raise ValueError("what is trained is not a text, or too long a one")
     about_of(message.pid, message.about)
-    return LearningAboutRecord(message.pid, storable(message.about))
+    return LearningAboutRecord(message.pid, utf8_safe(message.about))
 
 
 def about_of(pid: int, text: str) -> About:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from memtui.analysis.tensor_pages import TensorMap
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.core.tracer_messages import TensorRanges
 from memtui.session.blobs import pack, unpack
 from memtui.session.schema import TensorRangesRecord
@@ -26,7 +26,7 @@ def encode_map(tensors: TensorMap) -> bytes:
     """Return the blob of a map, addresses as differences, which are small."""
     columns = tensors.columns
     columns[0] = np.diff(columns[0], prepend=0)
-    names = {"layers": list(map(storable, tensors.names)), "parts": list(map(storable, tensors.parts))}
+    names = {"layers": list(map(utf8_safe, tensors.names)), "parts": list(map(utf8_safe, tensors.parts))}
     return pack((len(tensors.names),), names, columns, most_names_bytes=MAX_NAMES_BYTES)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import TensorUsage
-from memtui.core.text import storable
+from memtui.core.text import utf8_safe
 from memtui.core.tracer_messages import MAIN_MEMORY, TrainingProgress
 from memtui.session.blobs import list_of, pack, unpack
 from memtui.session.schema import TrainingProgressColumns, TrainingProgressRecord
@@ -50,8 +50,8 @@ def progress_record(number: int, message: TrainingProgress) -> TrainingProgressR
         start_ns=message.start_ns,
         end_ns=int(ends_ns[-1]),
         peak_bytes=int(usage.total_bytes.max(initial=0)),
-        view=storable(message.view),
-        reason=storable(message.reason),
+        view=utf8_safe(message.view),
+        reason=utf8_safe(message.reason),
         cost_ns=message.cost_ns,
         data=encode_progress(message.start_ns, ends_ns, usage),
     )
@@ -71,7 +71,7 @@ def encode_progress(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsag
     columns = usage.columns
     columns[1] -= columns[0]
     columns[0] -= start_ns
-    names = list(map(storable, usage.names))
+    names = list(map(utf8_safe, usage.names))
     numbers = np.diff(ends_ns, prepend=start_ns), columns
     return pack((len(ends_ns), len(usage)), names, *numbers, most_names_bytes=MAX_NAMES_BYTES)
 

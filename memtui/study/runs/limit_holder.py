@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from memtui.core.errors import UserError
-from memtui.core.plain_data import from_plain, to_plain
+from memtui.core.json_fields import from_json, to_json
 from memtui.study.runs import cgroup_limit, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup
 from memtui.study.runs.limit_messages import (
@@ -37,7 +37,7 @@ LOWER_SECONDS = 60.0  # for a limit to come down
 def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)  # cgroup and swap must not outlive the holder
-    order = from_plain(LimitOrder, json.loads(sys.argv[1]))
+    order = from_json(LimitOrder, json.loads(sys.argv[1]))
     group: LimitGroup | None = None
     swap, locked = None, None
     try:
@@ -94,7 +94,7 @@ def _remove(group: LimitGroup | None, device: str) -> str:
 
 def _send(reply: Reply) -> None:
     try:
-        os.write(1, json.dumps(to_plain(reply)).encode() + b"\n")
+        os.write(1, json.dumps(to_json(reply)).encode() + b"\n")
     except OSError:
         pass  # the worker is gone; the holder takes everything down all the same
 

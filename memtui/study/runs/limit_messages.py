@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memtui.core.errors import FAILURE
-from memtui.core.plain_data import fields_to_plain, from_plain
+from memtui.core.json_fields import fields_to_json, from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class HolderReady:
     swap_bytes: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {"ready": fields_to_plain(self)}
+        return {"ready": fields_to_json(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,11 @@ Reply = HolderReady | ProcessJoined | LimitReached | HolderFailed | HolderGone
 def reply_of(message: Mapping[str, Any]) -> Reply:
     """Return the message in a line of the holder's output."""
     if "ready" in message:
-        return from_plain(HolderReady, message["ready"])
+        return from_json(HolderReady, message["ready"])
     if "joined" in message:
         return ProcessJoined(message["joined"])
     if "limit" in message:
         return LimitReached(message["limit"])
     if "gone" in message:
         return HolderGone(message["left"])
-    return from_plain(HolderFailed, message)
+    return from_json(HolderFailed, message)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.privilege import invoker
 from memtui.study.runs import cgroup_limit, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup, counts_of
@@ -137,7 +137,7 @@ class _LimitHolder:
     def __init__(self, swap_bytes: int, folders: Sequence[str]) -> None:
         order = LimitOrder(swap_bytes, tuple(folders), invoker().uid)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "memtui.study.runs.limit_holder", json.dumps(to_plain(order))],
+            [sys.executable, "-P", "-m", "memtui.study.runs.limit_holder", json.dumps(to_json(order))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -150,7 +150,7 @@ class _LimitHolder:
     def send(self, request: Request) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(to_plain(request)).encode() + b"\n")
+            self._process.stdin.write(json.dumps(to_json(request)).encode() + b"\n")
             self._process.stdin.flush()
 
     def receive(self, seconds: float) -> list[Reply]:

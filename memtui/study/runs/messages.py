@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from memtui.analysis.slowdown import Block
-from memtui.core.plain_data import fields_from_plain, fields_to_plain, from_plain
+from memtui.core.json_fields import fields_from_json, fields_to_json, from_json
 from memtui.study.plan import Run
 from memtui.study.runs.cgroup_limit import Counts
 from memtui.study.runs.container_engine import Engine
@@ -77,12 +77,12 @@ class CgroupSample:
     counts: Counts
 
     def to_dict(self) -> dict[str, Any]:
-        return {"at_ns": self.time_ns, "steps": self.steps, **fields_to_plain(self.counts)}
+        return {"at_ns": self.time_ns, "steps": self.steps, **fields_to_json(self.counts)}
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> CgroupSample:
         counts = dict(message)
-        return cls(counts.pop("at_ns"), counts.pop("steps"), from_plain(Counts, counts))
+        return cls(counts.pop("at_ns"), counts.pop("steps"), from_json(Counts, counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,13 @@ class MemoryResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message, as state files have it: there the samples are ``marks``."""
-        message = fields_to_plain(self)
+        message = fields_to_json(self)
         return message | {"marks": message.pop("samples")}
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> MemoryResult:
         fields_by_name = {"samples" if name == "marks" else name: value for name, value in message.items()}
-        return fields_from_plain(cls, fields_by_name)
+        return fields_from_json(cls, fields_by_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,14 @@ class RunResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message, without memory and blocks where there are none."""
-        message = fields_to_plain(self)
+        message = fields_to_json(self)
         return {name: value for name, value in message.items() if name not in ("memory", "blocks") or value is not None}
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> RunResult:
         """Read the message of a worker, or a row of a state file, which has more fields."""
         names = [field.name for field in fields(cls) if field.name in message]
-        return fields_from_plain(cls, {name: message[name] for name in names})
+        return fields_from_json(cls, {name: message[name] for name in names})
 
 
 WorkerMessage = RunProgress | RunFailed | RunResult
@@ -186,7 +186,7 @@ WorkerMessage = RunProgress | RunFailed | RunResult
 def worker_message_of(message: Mapping[str, Any]) -> WorkerMessage:
     """Return the message in a line of a worker."""
     if "failed" in message:
-        return from_plain(RunFailed, message)
+        return from_json(RunFailed, message)
     if "done" in message:
-        return from_plain(RunResult, message["done"])
-    return from_plain(RunProgress, message)
+        return from_json(RunResult, message["done"])
+    return from_json(RunProgress, message)

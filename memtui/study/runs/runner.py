@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.secrets import mask_secrets
-from memtui.core.text import short_command, visible
+from memtui.core.text import printable, short_command
 from memtui.core.units import size
 from memtui.study.plan import BLOCKS, CONTAINER, Run
 from memtui.study.runs.container import Means
@@ -119,7 +119,7 @@ def _worker(order: RunOrder, log: Path) -> Iterator[int]:
     assert worker.stdin is not None
     try:
         with suppress(BrokenPipeError):
-            worker.stdin.write(json.dumps(to_plain(order)).encode() + b"\n")
+            worker.stdin.write(json.dumps(to_json(order)).encode() + b"\n")
             worker.stdin.flush()
         yield reading
     finally:
@@ -157,7 +157,7 @@ def _listen(pipe: int, show: Show) -> WorkerMessage | None:
 
 def _check(run: Run, done: RunResult, log: Path) -> None:
     """Raise UserError where the program did not do what it was started for."""
-    program = visible(short_command(mask_secrets(shlex.join(run.program)), 80))
+    program = printable(short_command(mask_secrets(shlex.join(run.program)), 80))
     last_line = _last_line(log)
     quote = f"; it said: {last_line}" if last_line else ""
     if (killed_in := _killed_in(done)) is not None:
@@ -193,4 +193,4 @@ def _last_line(log: Path) -> str:
         lines = log.read_text(errors="replace")[-4096:].strip().splitlines()
     except OSError:
         return ""
-    return visible(lines[-1][:_LINE_CHARACTERS]) if lines else ""
+    return printable(lines[-1][:_LINE_CHARACTERS]) if lines else ""

@@ -23,7 +23,7 @@ from typing import Any
 
 from memtui.analysis.slowdown import Block, count_in
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.plain_data import from_plain, to_plain
+from memtui.core.json_fields import from_json, to_json
 from memtui.core.privilege import invoker
 from memtui.core.samples import Options
 from memtui.recording.supervisor.launch import Launch, Observation
@@ -120,11 +120,11 @@ def main() -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # the study gets it, too, and decides
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     pipe = os.fdopen(int(sys.argv[1]), "w")
-    order = from_plain(RunOrder, json.loads(_first_line()))
+    order = from_json(RunOrder, json.loads(_first_line()))
 
     def send(message: object) -> None:
         with suppress(OSError, ValueError):
-            pipe.write(json.dumps(to_plain(message)) + "\n")
+            pipe.write(json.dumps(to_json(message)) + "\n")
             pipe.flush()
 
     try:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from memtui.analysis.reuse_cdf import Knee, cdf, knee, quantiles
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import MedianInterval, ratio_of_pairs
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import duration, percent, size
 from memtui.reports.charts.model import Chart, Findings, HeatChart, Table
 from memtui.study.charts import REGIONS_NOTE, first_samples, heat, locality, memory_lines, reuse_lines
@@ -116,15 +116,15 @@ class BasicNumbers:
         return {
             "interval_s": INTERVAL_S,
             "bundled": self.bundled,
-            "wss_bytes": to_plain(self.wss_bytes),
+            "wss_bytes": to_json(self.wss_bytes),
             "rss_bytes": self.rss_bytes,
             "mapped_bytes": self.mapped_bytes,
             "wss_by_interval_bytes": dict(self.wss_by_interval_bytes),
-            "reuse": to_plain(self.reuse),
-            "container_ratio": to_plain(self.container_ratio),
-            **{group.replace(" ", "_"): to_plain(numbers) for group, numbers in self.asleep.items()},
-            **({} if self.passes is None else {"passes": to_plain(self.passes)}),
-            "advice_bytes": to_plain(self.advice_bytes),
+            "reuse": to_json(self.reuse),
+            "container_ratio": to_json(self.container_ratio),
+            **{group.replace(" ", "_"): to_json(numbers) for group, numbers in self.asleep.items()},
+            **({} if self.passes is None else {"passes": to_json(self.passes)}),
+            "advice_bytes": to_json(self.advice_bytes),
         }
 
 

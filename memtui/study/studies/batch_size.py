@@ -9,7 +9,7 @@ from typing import Any
 from memtui.analysis.reuse_cdf import cdf, quantiles
 from memtui.analysis.statistics import median
 from memtui.core.errors import UserError
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import size
 from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
@@ -146,7 +146,7 @@ class BatchSize:
                 trace.close()
         numbers = {
             "interval_s": INTERVAL_S,
-            "points": to_plain(points),
+            "points": to_json(points),
             "slope_bytes_per_image": slope(points),
         }
         return Findings(numbers, conclude(points), charts, [Table(f"By batch, {window}", heads, rows)], doubts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from memtui.analysis.reuse_cdf import cdf, quantiles
 from memtui.analysis.statistics import median
 from memtui.core.errors import UserError
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import size
 from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
@@ -137,7 +137,7 @@ class Cpus:
         for of_count in traces.values():
             for trace in of_count:
                 trace.close()
-        numbers = {"interval_s": INTERVAL_S, "points": to_plain(points)}
+        numbers = {"interval_s": INTERVAL_S, "points": to_json(points)}
         return Findings(numbers, conclude(points), charts, [Table(f"By threads, {window}", heads, rows)], doubts)
 
 

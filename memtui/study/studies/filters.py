@@ -9,8 +9,8 @@ from typing import Any
 from memtui.analysis.reuse_cdf import Cdf, apart, cdf, shift
 from memtui.analysis.statistics import MedianInterval, median, ratio_of_pairs
 from memtui.analysis.window_merging import reuse_of
+from memtui.core.json_fields import to_json
 from memtui.core.page_set import PageSet
-from memtui.core.plain_data import to_plain
 from memtui.core.units import duration, percent
 from memtui.reports.charts.model import Findings, Table
 from memtui.study.charts import reuse_lines
@@ -100,8 +100,8 @@ class Savings:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "pause_ratio": to_plain(self.pause_ratio),
-            "cpu_ratio": to_plain(self.cpu_ratio),
+            "pause_ratio": to_json(self.pause_ratio),
+            "cpu_ratio": to_json(self.cpu_ratio),
             "pause_words": self.pause_text,
             "cpu_words": self.cpu_text,
             "pause_without_s": self.pause_without_s,
@@ -191,7 +191,7 @@ class Filters:
         ]
         numbers = {
             "interval_s": INTERVAL_S,
-            "threads": {str(threads): to_plain(each) for threads, each in by_threads.items()},
+            "threads": {str(threads): to_json(each) for threads, each in by_threads.items()},
         }
         return Findings(numbers, conclude(by_threads), charts, tables, doubts)
 

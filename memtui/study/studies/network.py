@@ -10,7 +10,7 @@ from typing import Any
 from memtui.analysis.reuse_cdf import Knee, cdf, knee, quantiles
 from memtui.analysis.statistics import MedianInterval, median, ratio_of_pairs
 from memtui.core.errors import UserError
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import duration, percent, size
 from memtui.reports.charts.model import Chart, Findings, HeatChart, Table
 from memtui.study.charts import REGIONS_NOTE, heat, memory_lines, reuse_lines, wss_over_run
@@ -64,14 +64,14 @@ class NetworkNumbers:
     def to_dict(self) -> dict[str, Any]:
         bend = None if self.knee is None else asdict(self.knee) | {"clear": self.knee.clear}
         return {
-            "wss_bytes": to_plain(self.wss_bytes),
+            "wss_bytes": to_json(self.wss_bytes),
             "rss_bytes": self.rss_bytes,
             "step_s": self.step_s,
             "step_windows": self.step_windows,
             "step_bytes": self.step_bytes,
-            "median_reuse_bytes": to_plain(self.median_reuse_bytes),
+            "median_reuse_bytes": to_json(self.median_reuse_bytes),
             "knee": bend,
-            "passes": to_plain(self.passes),
+            "passes": to_json(self.passes),
         }
 
 
@@ -143,9 +143,9 @@ class Networks:
                     doubts.append(
                         f"{group}: it reported no steps, so all windows but the first tenth count as training"
                     )
-        document = {"interval_s": INTERVAL_S, "batch": BATCH, "networks": to_plain(numbers)}
+        document = {"interval_s": INTERVAL_S, "batch": BATCH, "networks": to_json(numbers)}
         ratio = _ratio(numbers)
-        document["wss_ratio"] = to_plain(ratio)
+        document["wss_ratio"] = to_json(ratio)
         return Findings(document, conclude(numbers, ratio), charts, [_table(numbers)], doubts)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from memtui.analysis.slowdown import doubts, slow_down
 from memtui.analysis.statistics import MedianInterval
 from memtui.core.errors import UserError
-from memtui.core.plain_data import fields_to_plain, to_plain
+from memtui.core.json_fields import fields_to_json, to_json
 from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.plan import BLOCKS, Run
 from memtui.study.studies.base import (
@@ -60,7 +60,7 @@ class OverheadPoint:
         return interval_text(self.slow_down, sign=True)
 
     def to_dict(self) -> dict[str, Any]:
-        return fields_to_plain(self) | {"words": self.text}
+        return fields_to_json(self) | {"words": self.text}
 
 
 class Overhead:
@@ -140,7 +140,7 @@ class Overhead:
         table = Table(
             "Time a step takes with sampling over without", ("how", "window", "slow-down [95 % interval]"), rows
         )
-        numbers = {"points": to_plain(points)}
+        numbers = {"points": to_json(points)}
         return Findings(numbers, conclude(points), [chart], [table], every_doubt)
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from memtui.core.lasting_imports import lasting_imports
+from memtui.core.frozen_imports import frozen_imports
 from memtui.study.workloads.options import TrainingOptions, prepare, training_parser
 
 LEARNING_RATE = 1e-4
@@ -42,7 +42,7 @@ class TorchNetwork:
         torch_optimizer: bool = False,
         model: Callable[[], Any] = small_model,
     ) -> None:
-        with lasting_imports():
+        with frozen_imports():
             import torch
             from torch import nn
 

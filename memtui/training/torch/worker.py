@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.analysis.peak_segment import Peak, peak_of
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.lasting_imports import lasting_imports
+from memtui.core.frozen_imports import frozen_imports
 from memtui.core.os_errors import WRITE, refused
 from memtui.core.processes import exit_with_parent
 from memtui.core.progress_line import ProgressLine, above_line
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.core.tracer_messages import MAIN_MEMORY, AllocationStep, LearningProgress, TracerMessage
 from memtui.session.records.allocations import trace_of
 from memtui.session.records.learning import About, about_text
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         if given.result is not None:
             given.result.write_text(json.dumps(result.to_dict()))
     except UserError as error:
-        print(visible(f"memtui train: {error}"), file=sys.stderr, flush=True)
+        print(printable(f"memtui train: {error}"), file=sys.stderr, flush=True)
         return error.code
     except KeyboardInterrupt:
         return 130
@@ -92,7 +92,7 @@ def train(
     description = layers_of(settings.sequence, outputs)
     data = load(settings.dataset_name, shape, settings.data, settings.seed)
     check_batch(settings.batch_size, len(data.images))
-    with lasting_imports():
+    with frozen_imports():
         try:
             import torch
         except ImportError as error:
@@ -136,12 +136,12 @@ def train(
         curve.end(training.iterations, training.epochs or 1)
     written.extend(output.path for output in (statistics, events) if output is not None)
     for path in written:
-        print_line(f"wrote {visible(str(path))}")
+        print_line(f"wrote {printable(str(path))}")
     peak = peak_of(listener.trace, segments) if listener.trace is not None else None
     _conclude(print_line, training, peak, rule.keeps_all)
     if settings.save_model:
         save(network, Path(settings.save_model_path or ""))
-        print_line(f"saved {visible(settings.save_model_path or '')}")
+        print_line(f"saved {printable(settings.save_model_path or '')}")
     return TrainingResult(
         training.epochs,
         training.iterations,

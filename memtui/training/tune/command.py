@@ -13,7 +13,7 @@ from memtui.core.console import Console
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError
 from memtui.core.processes import BackgroundTask, Send, WorkStarted
 from memtui.core.progress_line import ProgressLine
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.core.units import span
 from memtui.training.preflight import check, check_event_files, check_torch
 from memtui.training.settings import networks_from_file, parse_changes
@@ -143,8 +143,8 @@ def _show_results(args: argparse.Namespace, results: Results, screen: bool, cons
         return 0
     print(text.head())
     for run in sorted(rows):
-        print(visible(text.line(results.grid.label(results.grid.points[run]), rows[run])))
-    print(visible(_how_far(results)))
+        print(printable(text.line(results.grid.label(results.grid.points[run]), rows[run])))
+    print(printable(_how_far(results)))
     return 0
 
 
@@ -187,9 +187,9 @@ def _run_with_screen(args: argparse.Namespace, results: Results) -> int:
     if process.error is not None:
         raise process.error
     rows = results.rows()
-    print(visible(_how_far(results)))
+    print(printable(_how_far(results)))
     if failed := _failed(rows):
-        print(visible(_failures(failed, rows, results)))
+        print(printable(_failures(failed, rows, results)))
     if len(rows) < len(results.names):
         return code or INTERRUPTED
     return code or (FAILURE if failed == len(rows) else 0)
@@ -209,7 +209,7 @@ class _Printer:
                 if not self._head:
                     print(text.head())
                     self._head = True
-                print(visible(text.line(self._grid.label(self._grid.points[run]), row)), flush=True)
+                print(printable(text.line(self._grid.label(self._grid.points[run]), row)), flush=True)
         if progress.label:
             left = "" if progress.left_s is None else f", {span(progress.left_s)} left"
             message = f"{progress.message} · " if progress.message else ""

@@ -241,4 +241,4 @@ def _json_copy(networks: Mapping[str, Mapping[str, Any]], where: str) -> dict[st
     try:
         return dict(json.loads(json.dumps(networks, allow_nan=False)))
     except (TypeError, ValueError):
-        raise UserError(f"{where} has a date or a number that is none") from None
+        raise UserError(f"{where} has a date, or a number that is not finite") from None

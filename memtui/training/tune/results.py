@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.files import replace_whole
+from memtui.core.files import write_atomically
 from memtui.core.os_errors import READ, WRITE, refused, why
 from memtui.core.program_log import open_log
 from memtui.core.small_file import read_small_bytes
-from memtui.core.text import csv_cell, visible
+from memtui.core.text import csv_cell, printable
 from memtui.training.tune import grid as grids
 from memtui.training.tune.grid import Grid
 
@@ -256,7 +256,7 @@ def last_line(path: Path) -> str:
     """Return the last line that is not empty, fit to be shown; "" without such a line."""
     text = _tail(path, _LINE_BYTES).decode("utf-8", "surrogateescape")
     lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
-    return visible(next((line for line in reversed(lines) if line), ""))[:_MESSAGE_CHARACTERS]
+    return printable(next((line for line in reversed(lines) if line), ""))[:_MESSAGE_CHARACTERS]
 
 
 def left_s(rows: Iterable[TuneRow], waiting: int, running_s: Iterable[float]) -> float | None:
@@ -359,7 +359,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _shown_text(value: Any) -> str:
-    return visible(value)[:_PATH_CHARACTERS] if isinstance(value, str) else ""
+    return printable(value)[:_PATH_CHARACTERS] if isinstance(value, str) else ""
 
 
 def _signal(number: int) -> str:
@@ -372,7 +372,7 @@ def _signal(number: int) -> str:
 def _write(path: Path, text: str) -> None:
     """Replace a file atomically. Raises UserError."""
     try:
-        replace_whole(path, text)
+        write_atomically(path, text)
     except OSError as error:
         raise refused(path, error, WRITE, code=FAILURE) from None
 

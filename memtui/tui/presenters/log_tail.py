@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.cells import chop_cells
 
 from memtui.core.program_log import open_log
-from memtui.core.text import visible
+from memtui.core.text import printable
 from memtui.tui.presenters.terminal_text import CHARACTERS, TerminalText
 from memtui.widgets.views.memory import OutputView
 
@@ -147,7 +147,7 @@ class OutputLog:
         self._laid_out = self._offset, self._columns
         self._rows, self._keys = [], []
         for number, line in enumerate(self._text.lines, self._text.first):
-            parts = _wrapped(visible(line.rstrip()), max(1, self._columns))
+            parts = _wrapped(printable(line.rstrip()), max(1, self._columns))
             self._rows += parts
             self._keys += [(number, part) for part in range(len(parts))]
         if self._rows and not self._rows[-1]:  # the line after the last newline

@@ -116,12 +116,12 @@ class TickLog:
         return self._ticks(events[:MOST_NOTES]), max(0, len(events) - MOST_NOTES)
 
     def _add_event(self, event: Event) -> None:
-        place = bisect_right(self._times, event.t_ns)
+        index = bisect_right(self._times, event.t_ns)
         if event.t_ns in self._events:
             self._events.put(event.t_ns, (*self._events[event.t_ns], event))
-        elif not place or self._times[place - 1] != event.t_ns:  # of that moment none was forgotten
+        elif not index or self._times[index - 1] != event.t_ns:  # of that moment none was forgotten
             self._events.put(event.t_ns, (event,))
-        self._add(place, Tick(event.t_ns, event.kind, event.text), 0)
+        self._add(index, Tick(event.t_ns, event.kind, event.text), 0)
 
     def _add_trouble(self, tick: Tick) -> None:
         if tick.text not in self._code_of:
@@ -129,17 +129,17 @@ class TickLog:
             self._texts.append(tick.text)
         self._add(bisect_right(self._times, tick.t_ns), tick, self._code_of[tick.text])
 
-    def _add(self, place: int, tick: Tick, code: int) -> None:
-        self._times.insert(place, tick.t_ns)
-        self._kinds.insert(place, KINDS.index(tick.kind))
-        self._codes.insert(place, code)
+    def _add(self, index: int, tick: Tick, code: int) -> None:
+        self._times.insert(index, tick.t_ns)
+        self._kinds.insert(index, KINDS.index(tick.kind))
+        self._codes.insert(index, code)
         self._add_to_slot(tick)
         while len(self._slots) > SLOTS:
             ticks = [self._slots[slot] for slot in sorted(self._slots)]
             self._slots = {}
             self._slot_bits += 1
-            for one in ticks:
-                self._add_to_slot(one)
+            for added in ticks:
+                self._add_to_slot(added)
 
     def _add_to_slot(self, tick: Tick) -> None:
         slot = tick.t_ns >> self._slot_bits
@@ -155,23 +155,23 @@ class TickLog:
         best = order[np.concatenate(([True], np.diff(slots[order]) > 0))]
         # A timeline names marks; of the other events, which move from slot to slot, no text is read again.
         return tuple(
-            self._tick(place)
-            if self._codes[place] or self._kinds[place] == _MARK
-            else Tick(self._times[place], KINDS[self._kinds[place]])
-            for place in (first + best).tolist()
+            self._tick(index)
+            if self._codes[index] or self._kinds[index] == _MARK
+            else Tick(self._times[index], KINDS[self._kinds[index]])
+            for index in (first + best).tolist()
         )
 
-    def _ticks(self, places: Sequence[int]) -> tuple[Tick, ...]:
+    def _ticks(self, indices: Sequence[int]) -> tuple[Tick, ...]:
         """Return the ticks at some places."""
-        return tuple(self._tick(place) for place in places)
+        return tuple(self._tick(index) for index in indices)
 
-    def _tick(self, place: int) -> Tick:
-        t_ns, kind, text = self._times[place], KINDS[self._kinds[place]], self._texts[self._codes[place]]
-        if not self._codes[place]:
+    def _tick(self, index: int) -> Tick:
+        t_ns, kind, text = self._times[index], KINDS[self._kinds[index]], self._texts[self._codes[index]]
+        if not self._codes[index]:
             if t_ns not in self._events:
                 self._events.put(t_ns, tuple(dict.fromkeys(self._read_events(t_ns, t_ns + 1))))
             # Of several at one moment each has its own.
-            same = range(bisect_left(self._times, t_ns), place)
+            same = range(bisect_left(self._times, t_ns), index)
             before = sum(KINDS[self._kinds[n]] == kind and not self._codes[n] for n in same)
             texts = [event.text for event in self._events[t_ns] if event.kind == kind]
             text = texts[before] if before < len(texts) else ""

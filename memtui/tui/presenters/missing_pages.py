@@ -37,4 +37,4 @@ def why_downsampled(reader: Session, index: int) -> str:
     sample = int(reader.samples.sample[index])
     if reader.pages.stored_sample(sample, sample) is not None:
         return ""
-    return f"no pages of this moment: thinned to keep the file below {size(limit)}"
+    return f"no pages of this moment: downsampled to keep the file below {size(limit)}"

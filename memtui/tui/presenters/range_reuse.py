@@ -63,7 +63,7 @@ class RangeReuse:
             whose += ", still adding up"
         view = reuse_view(histogram, *self._intervals.until(reader, sample))
         if complete and sample < self._first:
-            view = ReuseView(note="no distances of one range: pages up to here were thinned")
+            view = ReuseView(note="no distances of one range: page sets up to here were downsampled")
         return replace(view, whose=whose), complete
 
     def _add(self, reader: Session, row: VmaRow) -> None:

@@ -114,10 +114,10 @@ class WindowFigures:
         return Figures(
             window_s=window_s,
             wss_median_bytes=wss,
-            wss_max_bytes=_known(self._max_bytes),
+            wss_max_bytes=_or_none(self._max_bytes),
             resident_bytes=resident if comparable else None,
-            paused_fraction=_known(self._paused_ns / span_ns) if apart_ns > 0 else None,
-            lost_fraction=_known(self._lost_ns / span_ns) if apart_ns > 0 else None,
+            paused_fraction=_or_none(self._paused_ns / span_ns) if apart_ns > 0 else None,
+            lost_fraction=_or_none(self._lost_ns / span_ns) if apart_ns > 0 else None,
             own_cpu=cpu_ns / apart_ns if apart_ns > 0 else None,
             touched_fraction=wss_both / resident if comparable and wss_both is not None and resident else None,
             resident=self._kind,
@@ -136,10 +136,10 @@ class WindowFigures:
         intervals_ns = samples.intervals_ns(of)
         alike = (self._intervals_ns[0] <= intervals_ns) & (intervals_ns <= self._intervals_ns[1])
         wss, memory = samples.wss_bytes[of], resident_bytes(samples, self._kind, of)
-        known = alike & ~np.isnan(wss)
-        both = known & np.isfinite(memory)
+        finite = alike & ~np.isnan(wss)
+        both = finite & np.isfinite(memory)
         lengths_s = (samples.end_ns[of] - samples.start_ns[of])[alike] / 1e9
-        return lengths_s, wss[known], wss[both], memory[both]
+        return lengths_s, wss[finite], wss[both], memory[both]
 
     def _move(self, samples: SampleTable, index: int) -> None:
         self._count, self._sample = index + 1, int(samples.sample[index])
@@ -147,9 +147,9 @@ class WindowFigures:
 
 def _sum(before: float, values: NDArray[np.float64]) -> float:
     """Return the sum of the known values and what is known before; nan where nothing is known."""
-    known = values[~np.isnan(values)]
-    return float(np.nansum((before, known.sum()))) if len(known) else before
+    finite = values[~np.isnan(values)]
+    return float(np.nansum((before, finite.sum()))) if len(finite) else before
 
 
-def _known(value: float) -> float | None:
+def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)

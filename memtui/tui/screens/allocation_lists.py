@@ -88,7 +88,7 @@ class StepLists:
         self.index, self.tree, self.origin = index, LayerTree(index), origin
         # Of each category, whether a layer without memory of it has none: a file may not tell such memory.
         there = np.bincount(index.trace.category[index.born], minlength=len(CATEGORIES)) > 0
-        self._recorded_categories = [origin is None or bool(known) for known in there]
+        self._recorded_categories = [origin is None or bool(count) for count in there]
         tagged = origin is not None and origin.driver
         self._layers = None if tagged else Layers.of(index.trace, types or {})
         self.rules = RULES[0]
@@ -164,10 +164,10 @@ class StepLists:
     def tensors(self, row: int) -> AllocationListView:
         """Return the tensors alive after a row, the largest first."""
         alive = self.index.alive(row)
-        rows = LazyRows(np.flatnonzero(self._kept(alive)), self._tensor)
+        rows = LazyRows(np.flatnonzero(self._in_list(alive)), self._tensor)
         return self._of_alive("", TENSORS, rows, of=int(np.count_nonzero(alive)), foot=self._absent)
 
-    def _kept(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _in_list(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of the tensors that are alive pass the filter."""
         return alive if self._keep is None else alive & self._keep[self.index.born]
 
@@ -289,7 +289,7 @@ class StepLists:
     def breakdown(self, row: int) -> AllocationListView:
         """Return the tensors alive after a row, added up by category."""
         index, origin = self.index, self.origin
-        shown = self._kept(index.alive(row))
+        shown = self._in_list(index.alive(row))
         if origin is not None and origin.sums is not None:
             items = items_of_sums(origin.sums)
         else:
@@ -368,7 +368,7 @@ class StepLists:
 
     def by_stack(self, row: int, group: str) -> AllocationListView:
         """Return the tensors alive after a row, added up by stack, function or file."""
-        shown = self._kept(self.index.alive(row))
+        shown = self._in_list(self.index.alive(row))
         born, sizes = self.index.born[shown], self.index.size_bytes[shown]
         rows = [] if self.stacks is None else self.stacks.sums(born, sizes, group)
         each = "" if group == "by stack" else ": each with all that it calls"

@@ -167,11 +167,11 @@ class ComparisonScreen(PartsScreen):
         room = NOTE_LINES if self.app.size.height - 2 - NOTE_LINES >= COMFORTABLE_ROWS else 1
         pages: list[list[str]] = []
         for number, note in enumerate(texts, 1):
-            lead, words = f"{number} of {len(texts)}: " if len(texts) > 1 else "", text.clean(note).split()
-            while len(lines := _wrapped(lead, words, width)) > room:
-                page = _wrapped(lead, words, width - 2)[:room]
+            lead, pieces = f"{number} of {len(texts)}: " if len(texts) > 1 else "", text.clean(note).split()
+            while len(lines := _wrapped(lead, pieces, width)) > room:
+                page = _wrapped(lead, pieces, width - 2)[:room]
                 pages.append([*page[:-1], f"{page[-1]} …"])
-                words = words[max(1, sum(len(line.split()) for line in page) - len(lead.split())) :]
+                pieces = pieces[max(1, sum(len(line.split()) for line in page) - len(lead.split())) :]
                 lead = lead if lead.endswith("… ") else f"{lead}… "
             pages.append(lines)
         return pages
@@ -361,8 +361,8 @@ class ComparisonScreen(PartsScreen):
         return Row(str(number), cells)
 
 
-def _wrapped(lead: str, words: Sequence[str], width: int) -> list[str]:
-    return textwrap.wrap(lead + " ".join(words), width, break_long_words=False, break_on_hyphens=False)
+def _wrapped(lead: str, pieces: Sequence[str], width: int) -> list[str]:
+    return textwrap.wrap(lead + " ".join(pieces), width, break_long_words=False, break_on_hyphens=False)
 
 
 def _windows(memory: RecordedMemory | None) -> str:

@@ -182,7 +182,7 @@ Words
   median, max   of the windows in sight of the graph that are about as long as the one at the cursor;
                 those of the whole session are in memtui report
   ≈             the axis is broken: RSS above it has a scale of its own, or is above the scale
-  in words      what the lines below the first one say is of all windows from the begin to the cursor
+  in words      what the lines below the first one say is of all windows from the start to the cursor
   interval      asked for, what a budget makes of it (--max-overhead), and the true one: what reading takes comes on top
   slows it by   what the target loses, an estimate: it is held, sets accessed bits again, and shares its CPUs
   budget        bounds that share, and the share of a CPU that memtui takes (i: another one, 5% or none);

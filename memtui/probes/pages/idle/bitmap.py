@@ -26,16 +26,16 @@ class BitPositions:
     """Positions of the idle bits of some page frames. Finding them takes longer than reading the bits: keep them."""
 
     def __init__(self, frames: Numbers) -> None:
-        self.words, self._place = np.unique(frames >> np.uint64(6), return_inverse=True)
+        self.words, self._index = np.unique(frames >> np.uint64(6), return_inverse=True)
         self._bit = frames & np.uint64(63)
 
     def part(self, which: NDArray[np.bool_]) -> BitPositions:
         """Return the positions of some of the frames."""
         selected = BitPositions.__new__(BitPositions)
-        place = self._place[which]
+        index = self._index[which]
         used = np.zeros(len(self.words), bool)
-        used[place] = True
-        selected.words, selected._place = self.words[used], (np.cumsum(used) - 1)[place]
+        used[index] = True
+        selected.words, selected._index = self.words[used], (np.cumsum(used) - 1)[index]
         selected._bit = self._bit[which]
         return selected
 
@@ -53,7 +53,7 @@ class BitPositions:
         """The index of each frame's bit in the concatenated bits of all runs."""
         first, last = self._edges
         lies = np.repeat(np.array([offset - word for word, offset, _ in self.runs], np.intp), last - first)
-        return ((lies + self.words.astype(np.intp))[self._place] << 6) + self._bit.astype(np.intp)
+        return ((lies + self.words.astype(np.intp))[self._index] << 6) + self._bit.astype(np.intp)
 
     @property
     def size(self) -> int:

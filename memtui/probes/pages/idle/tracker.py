@@ -284,13 +284,13 @@ class IdleTracker:
         if len(frames) and not frames.any():
             raise PermissionError("page frame numbers are hidden from this process (CAP_SYS_ADMIN)")
         tracked.dense = 2 * len(numbers) > int((tracked.ranges[:, 1] - tracked.ranges[:, 0]).sum())
-        place = np.searchsorted(before.numbers, numbers)
-        place[place == len(before.numbers)] = 0
+        index = np.searchsorted(before.numbers, numbers)
+        index[index == len(before.numbers)] = 0
         same = np.zeros(len(numbers), bool)
         if len(before.numbers):
-            same = (before.numbers[place] == numbers) & (before.frames[place] == frames)
+            same = (before.numbers[index] == numbers) & (before.frames[index] == frames)
         kinds, bits, bit_set = np.zeros(len(numbers), np.uint8), frames.copy(), np.zeros(len(numbers), bool)
-        new, old = ~same, place[same]
+        new, old = ~same, index[same]
         kinds[same], bits[same], bit_set[same] = before.kinds[old], before.bits[old], before.bit_set[old]
         new[same] = before.new[old]
         pages = _Pages(numbers, frames, ~exclusive, kinds, bits, bit_set, new)
@@ -300,12 +300,12 @@ class IdleTracker:
 
     def _ranges(self, text: bytes) -> NDArray[np.uint64]:
         """Return the start and end of the mappings of a table, in page numbers. Raises ReadingTooLong."""
-        lines, found = text.split(b"\n"), []
+        lines, ranges = text.split(b"\n"), []
         for first in range(0, len(lines), _LINES):
             self._check_time()
             part = b"\n".join(lines[first : first + _LINES])
-            found += [(vma.start >> PAGE_SHIFT, vma.end >> PAGE_SHIFT) for vma in parse_maps(part)]
-        return np.array(found, np.uint64).reshape(-1, 2)
+            ranges += [(vma.start >> PAGE_SHIFT, vma.end >> PAGE_SHIFT) for vma in parse_maps(part)]
+        return np.array(ranges, np.uint64).reshape(-1, 2)
 
     def _update_kinds(self, pages: _Pages, which: NDArray[np.intp]) -> None:
         """Read the kinds of some pages again: a folio may have been split, or become large in its place."""
@@ -390,8 +390,8 @@ def _whole_blocks(numbers: Numbers, frames: Numbers) -> NDArray[np.bool_]:
 
 def _starts_of(ranges: NDArray[np.uint64], numbers: Numbers) -> list[int]:
     """Return the start addresses of the mappings in which pages lie."""
-    place = np.unique(np.searchsorted(ranges[:, 0], numbers, side="right") - 1)
-    return [start << PAGE_SHIFT for start in ranges[place, 0].tolist()]
+    index = np.unique(np.searchsorted(ranges[:, 0], numbers, side="right") - 1)
+    return [start << PAGE_SHIFT for start in ranges[index, 0].tolist()]
 
 
 def _open(pid: int) -> _Tracked:

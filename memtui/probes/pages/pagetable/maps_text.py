@@ -37,9 +37,9 @@ class MappingTable:
         """
         if np.array_equal(mappings, self._mappings):
             return self._text
-        lines, places = self._lines, self._places(mappings).tolist()
+        lines, indices = self._lines, self._places(mappings).tolist()
         self._lines = [
-            lines[place] if place >= 0 else _line(*row) for place, row in zip(places, mappings.tolist(), strict=True)
+            lines[index] if index >= 0 else _line(*row) for index, row in zip(indices, mappings.tolist(), strict=True)
         ]
         self._mappings, self._text = mappings, b"".join(self._lines) + self._rest
         return self._text
@@ -77,8 +77,8 @@ class MappingTable:
     def _places(self, mappings: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Return the index of each among the stored mappings, of which there is at least one; -1: it is new."""
         mapped = self._mappings
-        place = np.minimum(np.searchsorted(mapped[:, START], mappings[:, START]), len(mapped) - 1)
-        return np.where((mapped[place] == mappings).all(axis=1), place, -1)
+        index = np.minimum(np.searchsorted(mapped[:, START], mappings[:, START]), len(mapped) - 1)
+        return np.where((mapped[index] == mappings).all(axis=1), index, -1)
 
 
 def _line(start: int, end: int, flags: int, name: int) -> bytes:

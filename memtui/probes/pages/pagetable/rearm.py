@@ -375,8 +375,8 @@ def intersect(runs: Extents, mappings: Extents) -> Extents:
         run = np.flatnonzero(count)
         mapping = first[run]
         return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
-    run, place = _expand(count)
-    mapping = first[run] + place
+    run, offset = _expand(count)
+    mapping = first[run] + offset
     return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
 
 
@@ -387,8 +387,8 @@ def cut(ranges: Extents, shift: int = BLOCK_SHIFT + 3) -> Extents:
         return ranges
     by = np.uint64(shift)
     first, last = starts >> by, ends - np.uint64(1) >> by
-    which, place = _expand((last - first).astype(np.intp) + 1)
-    part = first[which] + place.astype(np.uint64)
+    which, offset = _expand((last - first).astype(np.intp) + 1)
+    part = first[which] + offset.astype(np.uint64)
     return np.maximum(starts[which], part << by), np.minimum(ends[which], part + np.uint64(1) << by)
 
 

@@ -40,10 +40,10 @@ class PartReader:
         if self._walker.reads_young_flags:
             if not (first or new):
                 present = sample.select(walk.resident, part)
-                found, _, doubtful_pages = self._notes(pid, present.difference(touched), walk)
-                touched = touched.union(found)
-            found, others, _ = self._notes(pid, finer.select(walk.resident, following).difference(marked), walk)
-            noted = found.union(others)
+                restored, _, doubtful_pages = self._notes(pid, present.difference(touched), walk)
+                touched = touched.union(restored)
+            restored, others, _ = self._notes(pid, finer.select(walk.resident, following).difference(marked), walk)
+            noted = restored.union(others)
         if new:
             tracked.record_exec(walk.address_space)
         both = Part(sample.select(walk.resident, part), marked.union(noted), finer, following)
@@ -68,5 +68,5 @@ class PartReader:
         if not self._walker.knows_page_frames:
             return PageSet.empty(), PageSet.empty(), pages.size_bytes // PAGE_BYTES
         near_files, elsewhere = by_blocks_near_files(pages, walk.mappings, walk.anonymous)
-        found, others = self._walker.noted(pid, elsewhere), self._walker.noted(pid, near_files)
-        return found, others, others.page_count + self._walker.take_doubts()
+        restored, others = self._walker.noted(pid, elsewhere), self._walker.noted(pid, near_files)
+        return restored, others, others.page_count + self._walker.take_doubts()

@@ -29,8 +29,8 @@ TOP = (1 << 64) - 1
 _FEW_TABLES, _TABLES = 16, 1024  # page tables that are copied out in one round: of one process, of several (4 MiB)
 _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_BOTH = range(4)
 # The programs. Those that take no lock need a process that stands still.
-_WALK, _EXTENTS, _ASK, _ASK_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
-_AHEAD = {_WALK: 1, _EXTENTS: 1, _ASK: 2, _ASK_LOCKED: 0, _USERS: 2}  # runs that a window needs
+_WALK, _EXTENTS, _QUERY, _QUERY_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
+_AHEAD = {_WALK: 1, _EXTENTS: 1, _QUERY: 2, _QUERY_LOCKED: 0, _USERS: 2}  # runs that a window needs
 
 
 class Walker:
@@ -258,7 +258,7 @@ class Walker:
             count = len(pages.blocks[part])
             memory.questions[:count, 0], memory.questions[:count, 1:] = pages.blocks[part], pages.bits[part]
             memory.set("asked", count)
-            self._visit(pid, _ASK if self.still else _ASK_LOCKED)
+            self._visit(pid, _QUERY if self.still else _QUERY_LOCKED)
             answers[part] = memory.questions[:count, 1:]
             self._in_doubt += memory.get("in_doubt")
         return PageSet.from_blocks(pages.blocks, answers)

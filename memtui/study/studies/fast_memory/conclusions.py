@@ -139,7 +139,7 @@ def _of_time(numbers: FastMemoryNumbers) -> list[str]:
             factors.append(f"{name} at {least:.0%}: {times[least] / free:.1f}")
     if not factors:
         return []
-    return [f"A step takes so many times as long as without a limit: {', '.join(factors)}."]
+    return [f"The time of a step, over that without a limit: {', '.join(factors)}."]
 
 
 def _of_truth(numbers: FastMemoryNumbers) -> list[str]:

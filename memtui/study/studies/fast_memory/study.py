@@ -14,8 +14,8 @@ import numpy as np
 
 from memtui.analysis.statistics import median
 from memtui.core.errors import FAILURE, UserError
+from memtui.core.json_fields import to_json
 from memtui.core.page_sizes import PAGE_BYTES
-from memtui.core.plain_data import to_plain
 from memtui.reports.charts.model import Chart, Findings, Table
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
@@ -174,7 +174,7 @@ class FastMemory:
         again = sum(item.result.attempts > 1 for item in observed)
         if again:
             doubts.append(f"{again} runs were done again, as the kernel had killed the program though swap had room")
-        return Findings(to_plain(numbers), conclude(numbers), charts, tables, doubts)
+        return Findings(to_json(numbers), conclude(numbers), charts, tables, doubts)
 
 
 def group(name: str, share: float | None) -> str:

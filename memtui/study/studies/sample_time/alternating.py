@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.statistics import MedianInterval, mean
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import percent, size
 from memtui.reports.charts.model import Table
 from memtui.study.plan import ALTERNATE, Run
@@ -66,7 +66,7 @@ class TurnPoint:
             "interval_s": self.interval_s,
             "finest_s": self.finest_s,
             "malloc_keeps": self.malloc_keeps,
-            "beyond": to_plain(error.beyond) if error else None,
+            "beyond": to_json(error.beyond) if error else None,
             "words": self.text,
             "coarse_bytes": error.coarse_bytes if error else None,
             "merged_bytes": error.merged_bytes if error else None,

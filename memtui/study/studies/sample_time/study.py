@@ -10,7 +10,7 @@ import numpy as np
 
 from memtui.analysis.reuse_cdf import Cdf, apart, cdf
 from memtui.analysis.statistics import median
-from memtui.core.plain_data import to_plain
+from memtui.core.json_fields import to_json
 from memtui.core.units import percent, size
 from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_over_run
@@ -126,9 +126,9 @@ class SampleTime:
             with _Traces(groups, threads, (FINEST_S, *intervals_s)) as traces:
                 points = [_point(traces, interval_s) for interval_s in intervals_s]
                 numbers["threads"][str(threads)] = {
-                    "points": to_plain(points),
-                    "shape": to_plain(shape(points)),
-                    "in_turn": to_plain(in_turn[threads]),
+                    "points": to_json(points),
+                    "shape": to_json(shape(points)),
+                    "in_turn": to_json(in_turn[threads]),
                 }
                 charts += _charts(traces, points, threads)
                 conclusion += conclude(points, threads) + conclude_turns(in_turn[threads], threads)

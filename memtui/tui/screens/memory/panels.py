@@ -14,12 +14,12 @@ from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.label import Notice
 from memtui.widgets.output_pane import OutputPane
 from memtui.widgets.panel import Panel
-from memtui.widgets.plain_lines import DetailLines, SummaryLines, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.power_line import PowerLine, tells_nothing
 from memtui.widgets.process_table import ProcessTable
 from memtui.widgets.reuse_histogram import ReuseHistogram
 from memtui.widgets.row_panel import RowPanel
+from memtui.widgets.sentence_lines import DetailLines, SummaryLines, detail_rows
 from memtui.widgets.tensor_table import TensorTable
 from memtui.widgets.views.memory import MemoryView
 from memtui.widgets.vma_table import VmaTable

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from memtui.core.lasting_imports import lasting_imports
+from memtui.core.frozen_imports import frozen_imports
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -14,7 +14,7 @@ def test_the_collector_is_as_before_and_what_was_made_is_frozen(enabled: bool) -
     frozen = gc.get_freeze_count()
     try:
         (gc.enable if enabled else gc.disable)()
-        with lasting_imports():
+        with frozen_imports():
             assert not gc.isenabled()
             made = [[number] for number in range(1000)]
         assert gc.isenabled() == enabled

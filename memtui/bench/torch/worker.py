@@ -31,8 +31,8 @@ from memtui.bench.messages import (
     request_of,
 )
 from memtui.bench.plan import BenchPlan
-from memtui.core.lasting_imports import lasting_imports
-from memtui.core.plain_data import to_plain
+from memtui.core.frozen_imports import frozen_imports
+from memtui.core.json_fields import to_json
 from memtui.probes.host import processor_name
 
 ROOM = 0.8  # of the free memory may be used
@@ -44,7 +44,7 @@ class Worker:
 
     def __init__(self, device: str, threads: int) -> None:
         """Prepare a device. Raises ImportError without torch, and RuntimeError where the device does not exist."""
-        with lasting_imports():
+        with frozen_imports():
             import torch
 
         self._torch, self._device = torch, device
@@ -145,7 +145,7 @@ class Worker:
 
 def send(message: Ready | Reply | Unable) -> None:
     """Write a message to the sweep. Raises BrokenPipeError."""
-    os.write(_answers, json.dumps(to_plain(message), separators=(",", ":")).encode() + b"\n")
+    os.write(_answers, json.dumps(to_json(message), separators=(",", ":")).encode() + b"\n")
 
 
 def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
@@ -160,7 +160,7 @@ def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache
 
 def main() -> int:
     """Run the command line of the process and return its exit status."""
-    parser = argparse.ArgumentParser(prog="memtui.bench.worker")
+    parser = argparse.ArgumentParser(prog="memtui.bench.torch.worker")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.plain_data import fields_from_plain, fields_to_plain, from_plain, from_plain_union, to_plain
+from memtui.core.json_fields import fields_from_json, fields_to_json, from_json, from_json_union, to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Checked:
     share: float
 
     def to_dict(self) -> dict[str, Any]:
-        return fields_to_plain(self)
+        return fields_to_json(self)
 
     @classmethod
     def from_dict(cls, data: Any) -> Checked:
-        checked = fields_from_plain(cls, data)
+        checked = fields_from_json(cls, data)
         if checked.share > 1:
             raise ValueError("more than all")
         return checked
@@ -93,37 +93,37 @@ starts = st.builds(
 
 
 def through_json(record: Any) -> Any:
-    return json.loads(json.dumps(to_plain(record)))
+    return json.loads(json.dumps(to_json(record)))
 
 
 @given(starts)
 def test_a_dataclass_comes_back_as_it_was(start: Start) -> None:
-    assert from_plain(Start, through_json(start)) == start
-    assert through_json(from_plain(Start, through_json(start))) == through_json(start)
+    assert from_json(Start, through_json(start)) == start
+    assert through_json(from_json(Start, through_json(start))) == through_json(start)
 
 
 @given(starts | st.builds(Stop, st.text()))
 def test_a_tag_tells_the_classes_of_a_union_apart(message: Start | Stop) -> None:
-    assert from_plain_union(KINDS, through_json(message)) == message
+    assert from_json_union(KINDS, through_json(message)) == message
 
 
 @given(st.builds(Join, st.integers()) | st.builds(Limit, st.integers()))
 def test_so_do_keys(message: Join | Limit) -> None:
     kinds: tuple[type[Join | Limit], ...] = (Join, Limit)
-    assert from_plain_union(kinds, through_json(message)) == message
+    assert from_json_union(kinds, through_json(message)) == message
 
 
 def test_keys_are_the_fields_in_their_order() -> None:
     start = Start(Inner(("a",)), ((1, "b"),), {"c": [0.5]}, (Move(3),), Checked(0.25))
-    assert json.dumps(to_plain(start)) == (
+    assert json.dumps(to_json(start)) == (
         '{"do": "start", "inner": {"names": ["a"], "ratio": null}, "pairs": [[1, "b"]], "counts": {"c": [0.5]}, '
         '"moves": [{"at": 3}], "share": {"share": 0.25}, "about": {}}'
     )
 
 
 def test_a_missing_field_has_its_default_and_a_number_stays_as_it_is() -> None:
-    assert from_plain(Inner, {"names": []}) == Inner(())
-    assert type(from_plain(Inner, {"names": [], "ratio": 1}).ratio) is int
+    assert from_json(Inner, {"names": []}) == Inner(())
+    assert type(from_json(Inner, {"names": [], "ratio": 1}).ratio) is int
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_missing_field_has_its_default_and_a_number_stays_as_it_is() -> None:
 )
 def test_what_does_not_fit_is_named(data: Any, text: str) -> None:
     with pytest.raises(ValueError, match="^" + text.replace("[", r"\[") + "$"):
-        from_plain(Inner, data)
+        from_json(Inner, data)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_does_not_fit_is_named(data: Any, text: str) -> None:
 )
 def test_so_is_what_does_not_fit_deeper(change: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        from_plain_union(KINDS, through_json(Start(Inner(()))) | change)
+        from_json_union(KINDS, through_json(Start(Inner(()))) | change)
 
 
 def test_a_type_that_no_json_has_is_a_fault_of_the_program() -> None:
@@ -167,4 +167,4 @@ def test_a_type_that_no_json_has_is_a_fault_of_the_program() -> None:
         values: set
 
     with pytest.raises(TypeError, match="set"):
-        from_plain(Odd, {"values": []})
+        from_json(Odd, {"values": []})

@@ -18,26 +18,26 @@ _Read = Callable[[Any], Any]
 _SCALARS: dict[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
 
 
-def to_plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Return a value with dicts and lists in place of dataclasses and tuples."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if is_dataclass(value):
-        return fields_to_plain(value)
+        return fields_to_json(value)
     if isinstance(value, Mapping):
-        return {key: to_plain(item) for key, item in value.items()}
+        return {key: to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
+        return [to_json(item) for item in value]
     return value
 
 
-def fields_to_plain(record: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass by their names: ``to_plain`` for a ``to_dict``."""
-    return {field.name: to_plain(getattr(record, field.name)) for field in fields(record)}
+def fields_to_json(record: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by their names: ``to_json`` for a ``to_dict``."""
+    return {field.name: to_json(getattr(record, field.name)) for field in fields(record)}
 
 
-def from_plain(kind: type[T], data: Any) -> T:
-    """Undo ``to_plain``, by the type hints of a dataclass; a field that is missing has its default.
+def from_json(kind: type[T], data: Any) -> T:
+    """Undo ``to_json``, by the type hints of a dataclass; a field that is missing has its default.
 
     Raises:
         ValueError: the data does not fit; the message names the field.
@@ -46,14 +46,14 @@ def from_plain(kind: type[T], data: Any) -> T:
     return value
 
 
-def from_plain_union(kinds: Iterable[type[T]], data: Any) -> T:
+def from_json_union(kinds: Iterable[type[T]], data: Any) -> T:
     """Return the first of some dataclasses that the data fits. Raises ValueError."""
     value: T = _read_union(tuple(map(_reader, kinds)), data)
     return value
 
 
-def fields_from_plain(kind: type[T], data: Any) -> T:
-    """Undo ``fields_to_plain``: ``from_plain`` for a ``from_dict``. Raises ValueError."""
+def fields_from_json(kind: type[T], data: Any) -> T:
+    """Undo ``fields_to_json``: ``from_json`` for a ``from_dict``. Raises ValueError."""
     rest = dict(_checked(data, dict))
     values = {}
     for field, read in _field_readers(kind):
@@ -109,7 +109,7 @@ def _reader_of(hint: Any) -> _Read:
     if hasattr(hint, "from_dict"):
         return lambda data: hint.from_dict(data)
     if is_dataclass(hint) and isinstance(hint, type):
-        return partial(fields_from_plain, hint)
+        return partial(fields_from_json, hint)
     raise TypeError(f"no JSON data has the type {hint}")
 
 
@@ -129,8 +129,8 @@ def _read_none(value: Any) -> None:
 def _checked(value: Any, *types: type) -> Any:
     """Return a value of exactly one of some types: a truth value is not a number."""
     if type(value) not in types:
-        found = "null" if value is None else type(value).__name__
-        raise _Misfit(f"is {found}, not {types[0].__name__}")
+        kind = "null" if value is None else type(value).__name__
+        raise _Misfit(f"is {kind}, not {types[0].__name__}")
     return value
 
 
