@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from rich import cells
 from rich.control import Control
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -21,6 +22,7 @@ from memtui.widgets.themes import THEMES
 T = TypeVar("T")
 # Where the terminal was resized, tmux folds the lines of a screen that is left and puts them above the prompt.
 CLEAR = "\x1b[2J"
+FORGET_S = 60.0
 
 # Textual asks Rich for these few escape codes again for every line it writes, and Rich makes each in five steps: a
 # tenth of what the screen took.
@@ -63,6 +65,7 @@ class TerminalApp(App[T]):
         if not self.is_headless:
             terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
             self.set_interval(1.0, self.check_terminal)
+            self.set_interval(FORGET_S, forget_widths)
 
     def action_next_theme(self) -> None:
         """Show the same screen in other colours."""
@@ -91,6 +94,14 @@ class TerminalApp(App[T]):
     def export_svg(self) -> str:
         """Return the screen as an SVG picture."""
         return self.export_screenshot(title="memtui")
+
+
+def forget_widths() -> None:
+    """Drop the widths that Rich has measured: it keeps those of 4,096 texts, and a graph makes new ones every second.
+
+    Within half an hour that were some MiB of texts which nobody shows again.
+    """
+    cells.cached_cell_len.cache_clear()
 
 
 @cache
