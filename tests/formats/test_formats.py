@@ -409,7 +409,7 @@ def test_damaged_pickles(data, why):
         (b"SQLite format 3\0" + b"\0" * 100, "is a database"),
         (b"[[1, 2], [[0, 1]]]", "are not 9 whole numbers"),
         (b"[" + b"[1, 1, 3, 4]," * 100 + b"[1, 2]]", "differ in length"),
-        (b"[[1, 9, 3, 4]]", "an action of its timeline is none"),
+        (b"[[1, 9, 3, 4]]", "an action of its timeline is not a number of an action"),
     ],
 )
 def test_what_is_no_log_is_told_in_one_line(data, why):

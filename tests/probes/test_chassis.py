@@ -77,7 +77,7 @@ def test_a_program_that_hangs_is_ended_and_asked_again(tmp_path):
     asked = probe(tmp_path, f"[ -e {tmp_path}/go ] || exec sleep 100; cat <<'E'{ANSWER}E")
     begin = time.monotonic()
     assert asked.read(1) == asked.read(PATIENCE_NS) == ()
-    process = asked._asked
+    process = asked._child
     assert asked.read(1 + PATIENCE_NS)[0].reason == "ipmitool did not answer in 10 s"
     assert time.monotonic() - begin < 5
     process.wait()
@@ -89,7 +89,7 @@ def test_a_program_that_hangs_is_ended_and_asked_again(tmp_path):
 def test_it_ends_with_the_probe(tmp_path):
     asked = probe(tmp_path, "exec sleep 100")
     asked.read(1)
-    process = asked._asked
+    process = asked._child
     asked.close()
     assert process.poll() is not None
     asked.close()

@@ -93,7 +93,7 @@ def test_a_named_chassis_without_a_power():
     "tree", [{"/redfish/v1/": {}}, {"/redfish/v1/": {"Chassis": {"@odata.id": "//evil/redfish/v1"}}}]
 )
 def test_what_is_no_service(tree):
-    with pytest.raises(NoAnswer, match="no Redfish service"):
+    with pytest.raises(NoAnswer, match="not a Redfish service"):
         find(getter(tree)[0])
 
 

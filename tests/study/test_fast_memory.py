@@ -382,9 +382,9 @@ def test_the_factor_of_major_faults_has_its_interval_where_there_is_one():
 
 def test_what_less_memory_costs_is_said_for_the_least_of_it():
     points = [point(5, 5, [1, 9], share=share, step_s=interval(s)) for share, s in ((0.75, 0.15), (0.5, 0.4))]
-    assert "as without a limit: training at 50%: 4.0." in " ".join(conclude(numbers_of(*points)))
+    assert "over that without a limit: training at 50%: 4.0." in " ".join(conclude(numbers_of(*points)))
     unknown = numbers_of(point(5, 5, [1, 9], step_s=None))
-    assert "as without a limit" not in " ".join(conclude(unknown))
+    assert "over that without a limit" not in " ".join(conclude(unknown))
 
 
 def test_what_is_not_known_is_said():

@@ -25,4 +25,4 @@ class IdleBits:
 
 
 def frames_of(positions: BitPositions) -> list[int]:
-    return (positions.words[positions._place] << np.uint64(6) | positions._bit).tolist()
+    return (positions.words[positions._index] << np.uint64(6) | positions._bit).tolist()
