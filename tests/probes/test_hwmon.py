@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memtui.analysis.energy_parts import part_of
 from memtui.core.samples import SOCKET_WITH_MEMORY, Status
-from memtui.probes.power.hwmon import _LABELS, NO_SENSOR, HwmonProbe, place_of
+from memtui.probes.power.hwmon import _LABELS, NO_SENSOR, HwmonProbe, domain_of
 from memtui.probes.power.probe import PowerProbe
 from memtui.tui.presenters.power import short_name
 
@@ -135,7 +135,7 @@ def test_on_grace_nothing_is_said_of_rapl(tmp_path):
 
 @given(st.text() | st.from_regex(r"(Module|Grace|CPU|SysIO|GPU) Power Socket [0-9]{1,3}", fullmatch=True))
 def test_no_other_label_has_a_meaning(label):
-    place = place_of(label)
+    place = domain_of(label)
     if place is None:
         assert not any(label == f"{known} {n}" for known in _LABELS for n in range(1000))
     else:
