@@ -40,7 +40,7 @@ class MemoryUsers:
     100 processes) and compares (2 to 4 us each) every process that was born since the last listing with every watched
     one, and one that is watched from now on with all; but where that one was born since, of older ones only with its
     parent and, as they are watched, with those of its tree: no other made it, unless by ``CLONE_PARENT``. Comparing
-    takes 5 ms of a round at most; what is left waits for the next ones, the newest first.
+    takes 5 ms of a round at most; what is left waits for the next ones, the newest and the oldest in turn.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
@@ -101,7 +101,8 @@ class MemoryUsers:
         """Return the parent of a process that was born after the last listing; None of an older one."""
         with suppress(OSError):
             stat = read_stat(pid, self._proc)
-            if self._seen_ticks is not None and stat.start_ticks > self._seen_ticks:
+            # One that is in the last listing may have been born while that was made.
+            if self._seen_ticks is not None and pid not in self._seen and stat.start_ticks > self._seen_ticks:
                 return stat.parent_pid
         return None
 
@@ -113,8 +114,10 @@ class MemoryUsers:
 
     def _compare(self, until_ns: int) -> None:
         """Compare what is left, until then, but at least one process."""
+        newest = True
         while self._left:
-            other, pids = self._left.popitem()
+            other = next(reversed(self._left) if newest else iter(self._left))
+            pids, newest = self._left.pop(other), not newest
             for pid in pids:
                 if pid != other and pid in self._users and self._share(pid, other):
                     self._users[pid].add(other)
@@ -131,8 +134,12 @@ class MemoryUsers:
         """Whether a process has memory: a zombie and a kernel thread have none."""
         try:
             return not (self._proc / str(pid) / "statm").read_bytes().startswith(b"0 ")
-        except OSError:
+        except (FileNotFoundError, ProcessLookupError):
             return False
+        except (
+            OSError
+        ):  # no file can be opened just now: what shares memory stays until it can be seen that it does not
+            return True
 
     def _read_last_pid(self) -> bytes:
         """Return the last pid that was given to a process or thread; empty where the kernel does not say."""
@@ -140,6 +147,11 @@ class MemoryUsers:
             return b"" if self._loadavg is None else os.pread(self._loadavg, 128, 0).rpartition(b" ")[2]
         except OSError:  # lxcfs ended
             return b""
+
+    def uncompared(self, pids: Iterable[int]) -> set[int]:
+        """Return those of these processes that were not compared with every other one yet."""
+        left = {pid for others in self._left.values() for pid in others}
+        return {pid for pid in pids if pid in left or pid not in self._users}
 
     def of(self, pid: int) -> frozenset[int]:
         """Return those that use the memory of a process."""

@@ -281,8 +281,13 @@ class PageReader:
     def _name_users(self, users: MemoryUsers, subjects: Sequence[Subject], outcomes: list[Outcome]) -> list[Outcome]:
         """Say of windows that others used the memory during the pause, and who."""
         users.poll(subject.pid for subject in subjects)
+        uncompared = users.uncompared(subject.pid for subject in subjects)
+
+        def named(window: PageWindow, pid: int) -> PageWindow:
+            return window.used_by(users.of(pid) - self._paused_sharers, compared=pid not in uncompared)
+
         return [
-            replace(outcome, window=outcome.window.used_by(users.of(subject.pid) - self._paused_sharers))
+            replace(outcome, window=named(outcome.window, subject.pid))
             if isinstance(outcome, Reading) and not outcome.running  # that says by itself that it is approximate
             else outcome
             for subject, outcome in zip(subjects, outcomes, strict=True)

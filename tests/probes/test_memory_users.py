@@ -118,16 +118,48 @@ def test_a_look_ends_in_time_and_the_next_ones_go_on(machine, monkeypatch):
     with closing(MemoryUsers(machine.folder)) as users:
         users.poll([7])
         assert 0 < len(machine.compared) <= 5
+        assert users.uncompared([7, 8]) == {7, 8}
         shutil.rmtree(machine.folder / "150")
         machine.compared.clear()
         machine.born(200)
         users.poll([7])
         assert machine.compared[0] == (7, 200), "the newest is first"
+        assert len(machine.compared) < 2 or machine.compared[1][1] < 100 + len(pids) // 2, "and the oldest next"
         for _ in range(200):
             users.poll([7])
         assert len(machine.compared) == len(set(machine.compared)) >= len(pids) - 5
         assert (7, 150) not in machine.compared, "it has ended"
         assert users.of(7) == {100, 199}
+        assert users.uncompared([7]) == set()
+
+
+def test_a_window_says_that_not_all_processes_were_compared():
+    window = PageWindow(PageSet.empty())
+    assert window.used_by(()) is window
+    assert window.used_by((), compared=False).status == Status.APPROXIMATE
+    assert "not known of all processes yet" in window.used_by((), compared=False).reason
+
+
+def test_a_sharer_stays_while_no_file_can_be_opened(machine, monkeypatch):
+    machine.share(7, 8)
+    with closing(MemoryUsers(machine.folder)) as users:
+        users.poll([7])
+        monkeypatch.setattr(memory_users.Path, "read_bytes", fails)
+        users.recheck()
+        assert users.of(7) == {8}
+        monkeypatch.setattr(memory_users.Path, "read_bytes", lambda path: (_ for _ in ()).throw(FileNotFoundError()))
+        users.recheck()
+        assert users.of(7) == frozenset()
+
+
+def test_one_that_was_listed_already_is_compared_with_all(machine):
+    """It may have been born, with a child that shares its memory, while the list was made."""
+    machine.born(0, (9, 10), start_ticks=1 << 60)
+    machine.share(9, 10)
+    with closing(MemoryUsers(machine.folder)) as users:
+        users.poll([7])
+        users.poll([7, 9])
+        assert users.of(9) == {10}
 
 
 def test_where_no_file_can_be_opened_the_next_round_tries_again(machine, monkeypatch):

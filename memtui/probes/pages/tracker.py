@@ -12,6 +12,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.samples import Capability, Status, Vma, VmaSizes
 from memtui.probes.pages.shared_frames import TouchedFrames
 
+_UNCOMPARED = "whether others share its memory (CLONE_VM) is not known of all processes yet"
 _MOST_NAMED = 6  # of the processes that used the memory of a paused one
 
 
@@ -71,13 +72,16 @@ class PageWindow:
         """Whether this window has a working set."""
         return self.pages is not None or self.vma_wss is not None
 
-    def used_by(self, pids: Collection[int]) -> PageWindow:
-        """Return the window; it is not exact where these processes ran and used the memory while it was read."""
-        if not pids or self.status not in (Status.OK, Status.APPROXIMATE):
+    def used_by(self, pids: Collection[int], *, compared: bool = True) -> PageWindow:
+        """Return the window; it is not exact where these processes ran and used the memory while it was read.
+
+        ``compared``: whether every other process was compared with this one.
+        """
+        if self.status not in (Status.OK, Status.APPROXIMATE) or (compared and not pids):
             return self
         some = ", ".join(map(str, sorted(pids)[:_MOST_NAMED]))
         more = f" and {len(pids) - _MOST_NAMED} more" if len(pids) > _MOST_NAMED else ""
-        ran = describe_users(f"{len(pids)} process(es) (pid {some}{more})")
+        ran = describe_users(f"{len(pids)} process(es) (pid {some}{more})") if pids else _UNCOMPARED
         return replace(self, status=Status.APPROXIMATE, reason="; ".join(filter(None, (self.reason, ran))))
 
 
