@@ -35,7 +35,7 @@ PARTS = {"memtui.recording.sampler": "sampler", "memtui.recording.recorder": "re
 
 @contextmanager
 def allowing(mappings: int, setting: Path = MAX_MAP_COUNT) -> Iterator[None]:
-    """Have the kernel allow a process so many mappings; the limit is what it was before, also after a ``kill -9``."""
+    """Set how many mappings the kernel allows a process; the limit is what it was before, also after a ``kill -9``."""
     before = setting.read_text().strip()
     if int(before) >= mappings + SPARE:
         yield

@@ -40,7 +40,7 @@ class Spacing:
 
 
 NEAR, FAR = Spacing(1.8, 0.4, 0.6), Spacing(3.5, 1.2, 0.8)  # far: of large programs, and of long steps
-STEPS_AFTER = 4  # so many steps at least in the time after a window: what it costs is in whole steps
+STEPS_AFTER = 4  # least count of steps in the time after a window: what it costs is in whole steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,7 @@ class BurstReuse:
         Args:
             sizes: i8[n], the distances.
             returning: the touches beyond each, of the parts from the probe backwards, without first touches.
-            resolved: parts are used from so many times the bytes that they touch.
+            resolved: a part is used for distances from this multiple of the bytes that it touches.
         """
         count, length_ns = np.zeros(len(sizes)), np.zeros(len(sizes))
         for index, (parts, beyond) in enumerate(zip(self._parts, returning, strict=True)):

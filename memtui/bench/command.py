@@ -109,9 +109,11 @@ def _operator(args: argparse.Namespace, configurations: list[Configuration], con
         context.console.print_json(document)
         return 0
     for text in conclude(rows):
-        context.console.print(text)
+        context.console.print_line(text)
     if skipped:
-        context.console.print(f"{skipped} configurations were measured before (--again measures them anew): {path}")
+        context.console.print_line(
+            f"{skipped} configurations were measured before (--again measures them anew): {path}"
+        )
     return 0
 
 
@@ -166,7 +168,7 @@ def _resolution(args: argparse.Namespace, context: _Context) -> int:
     else:
         context.console.print("")
         for text in window_length.lines(points):
-            context.console.print(text)
+            context.console.print_line(text)
     return 0 if points else FAILURE
 
 
@@ -213,7 +215,7 @@ def _network(args: argparse.Namespace, context: _Context) -> int:
     else:
         context.console.print("")
         for text in conclude(composition):
-            context.console.print(text)
+            context.console.print_line(text)
     return FAILURE if composition.reason else 0
 
 

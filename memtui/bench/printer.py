@@ -38,7 +38,7 @@ class Printer:
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self._lines:
             measured = sum(not line.reference for line in self._lines)
             for text in [*table.foot(self._lines), f"left before its end: {table.rows_measured(measured)}"]:
-                self._console.print(text)
+                self._console.print_line(text)
 
     def report(self, progress: SweepProgress) -> None:
         """Print the notice or row of a report, and show the progress."""
@@ -53,9 +53,9 @@ class Printer:
     def _print(self, row: BenchRow) -> None:
         if not self._lines:
             for text in table.head(self._titles.common, output_columns()):
-                self._console.print(text)
+                self._console.print_line(text)
         self._lines.append(table.BenchLine.of(row))
-        self._console.print(table.line(self._lines[-1], self._names.get(row.configuration, "")))
+        self._console.print_line(table.line(self._lines[-1], self._names.get(row.configuration, "")))
 
     def _far(self, progress: SweepProgress) -> str:
         if progress.phase == "idle":

@@ -68,13 +68,13 @@ def measure(args: argparse.Namespace, configurations: Sequence[Configuration], c
         reason = reason or trouble
         parts.append(Part(number, str(path), rows, reason))
         if not args.json:
-            console.print(f"part {number} of {count}: {parts[-1].rows} new rows")
+            console.print_line(f"part {number} of {count}: {parts[-1].rows} new rows")
         if reason:
             console.notify(f"part {number} of {count}: {reason}")
     if args.json:
         console.print_json({"database": str(whole), "parts": [asdict(part) for part in parts]})
     else:
-        console.print(f"{sum(part.rows for part in parts)} new rows in {whole}; what the jobs said: {folder}")
+        console.print_line(f"{sum(part.rows for part in parts)} new rows in {whole}; what the jobs said: {folder}")
     return FAILURE if any(part.reason for part in parts) else 0
 
 

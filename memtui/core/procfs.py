@@ -100,6 +100,15 @@ def _children_by_psutil(pid: int) -> list[int]:
         return []
 
 
+def process_inodes(proc: Path = PROC) -> dict[int, int]:
+    """Return the inode of the folder of each process: another one means that another process has the pid now.
+
+    Raises OSError.
+    """
+    with os.scandir(proc) as entries:
+        return {int(entry.name): entry.inode() for entry in entries if entry.name.isdecimal()}
+
+
 def command_of(pid: int) -> str:
     """Return the command line, quoted as for a shell, or the name in brackets where there is no command line.
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import textwrap
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
+T = TypeVar("T")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols without a visible glyph
 _LINE_CHARACTERS, _WORD_CHARACTERS = 2000, 300  # of a message
@@ -84,7 +86,7 @@ def one_line(text: str) -> str:
 
 
 def cut_middle(text: str, characters: int) -> str:
-    """Return a text of at most so many characters, an even number, with an ellipsis for what is left out."""
+    """Return a text of at most this even number of characters, with an ellipsis for what is left out."""
     half = characters // 2
     return text if len(text) <= characters else f"{text[: half - 1]}…{text[-half:]}"
 
@@ -99,6 +101,12 @@ def _show(char: str) -> str:
     if char.isprintable() and char not in _BLANK and unicodedata.category(char) not in ("Mn", "Me"):
         return char
     return f"<U+{code:04X}>"
+
+
+def some_of(items: Sequence[T], most: int, describe: Callable[[T], str] = str) -> str:
+    """Return the first items with commas between them, and how many more there are; the others are not described."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(describe, items[:most])) + more
 
 
 def utf8_safe(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from memtui.core.procfs import PROC, read_stat
+from memtui.core.procfs import PROC, process_inodes, read_stat
 
 _KCMP = {"x86_64": 312, "aarch64": 272}.get(platform.machine())
 _KCMP_VM = 1
@@ -83,8 +83,7 @@ class MemoryUsers:
     def _plan(self, watched: Iterable[int], new: Iterable[int]) -> None:
         """List the processes, and note which are to be compared with which. Raises OSError."""
         ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS)
-        with os.scandir(self._proc) as entries:
-            there = {int(entry.name): entry.inode() for entry in entries if entry.name.isdecimal()}
+        there = process_inodes(self._proc)
         born = [pid for pid, inode in there.items() if self._seen.get(pid) != inode]
         self._left = {other: pids for other, pids in self._left.items() if other in there}
         parents = {pid: self._parent_of_young(pid) for pid in new}

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.procfs import PROC, Stat, command_of, read_stat
+from memtui.core.procfs import PROC, Stat, command_of, process_inodes, read_stat
 from memtui.core.secrets import mask_secrets
 from memtui.recording.targets import ancestors, is_own
 
@@ -75,9 +75,7 @@ class Candidates:
         now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         hidden = ancestors(os.getpid()) | {os.getpid()}
         candidates, met, large = [], {}, set()
-        with os.scandir(self._proc) as entries:
-            numbered = [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdecimal()]
-        for pid, inode in numbered:
+        for pid, inode in process_inodes(self._proc).items():
             try:
                 stat = self._stat(pid, inode)
                 met[pid] = inode, stat

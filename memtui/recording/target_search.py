@@ -9,6 +9,7 @@ from pathlib import Path
 
 from memtui.core.errors import UserError
 from memtui.core.procfs import PROC, command_of, ranks_of
+from memtui.core.text import some_of
 from memtui.recording.targets import ancestors, find_target, is_own, others, parse_pid, recognisable
 
 _MOST_NAMED = 6
@@ -51,10 +52,9 @@ def find(text: str | None, rank: int | None) -> tuple[int, str]:
     if not matches:
         raise UserError(_nothing(text, rank, where))
     if len(matches) > 1:
-        some = ", ".join(f"{p.pid} ({recognisable(p.pid, 50)})" for p in matches[:_MOST_NAMED])
-        more = f" and {len(matches) - _MOST_NAMED} more" if len(matches) > _MOST_NAMED else ""
+        some = some_of(matches, _MOST_NAMED, lambda p: f"{p.pid} ({recognisable(p.pid, 50)})")
         what = " ".join([*([repr(text)] if text else []), *([f"rank {rank}"] if rank is not None else [])])
-        raise UserError(f"{what} is {len(matches)} processes; name one by its PID: {some}{more}")
+        raise UserError(f"{what} is {len(matches)} processes; name one by its PID: {some}")
     return matches[0].pid, f"process {matches[0].pid} ({recognisable(matches[0].pid, 160)})"
 
 

@@ -17,7 +17,7 @@ from memtui.core import procfs
 from memtui.core.errors import UserError
 from memtui.core.procfs import PROC, Stat, command_of, read_stat
 from memtui.core.secrets import mask_secrets
-from memtui.core.text import short_command
+from memtui.core.text import short_command, some_of
 
 _MOST_NAMED = 8
 _NAME_CHARACTERS = 40
@@ -59,9 +59,8 @@ def find_target(pid: int) -> tuple[int, str]:
     if not pids:
         raise UserError(f"no process has PID {pid}, here or in a container; `ps aux` shows what runs")
     if len(pids) > 1:
-        some = ", ".join(f"{outer} ({recognisable(outer)})" for outer in pids[:_MOST_NAMED])
-        more = f" and {len(pids) - _MOST_NAMED} more" if len(pids) > _MOST_NAMED else ""
-        raise UserError(f"PID {pid} exists in {len(pids)} containers only; name one by its PID here: {some}{more}")
+        some = some_of(pids, _MOST_NAMED, lambda outer: f"{outer} ({recognisable(outer)})")
+        raise UserError(f"PID {pid} exists in {len(pids)} containers only; name one by its PID here: {some}")
     return pids[0], f"PID {pid} exists in a container only; out here it is {pids[0]} ({recognisable(pids[0])})"
 
 

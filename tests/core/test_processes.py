@@ -256,9 +256,9 @@ def test_the_child_writes_nothing_to_the_terminal():
 def test_an_interrupt_at_any_moment_ends_the_child_only():
     """Also one that comes while it says why it ends: then it must not run on as a second parent."""
     code = (
-        "import os\nfrom memtui.core import processes as beside\n"
+        "import os\nfrom memtui.core import processes\n"
         "def child(*words): raise KeyboardInterrupt\n"
-        "beside._child = child\nprocess = beside.BackgroundTask(None, dict)\n"
+        "processes._child = child\nprocess = processes.BackgroundTask(None, dict)\n"
         "print(os.waitpid(process._pid, 0)[1] >> 8, flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -33,7 +33,7 @@ from memtui.core.samples import (
     VmaTable,
     Window,
 )
-from memtui.core.text import csv_cell, printable, short_command, utf8_safe, wrapped
+from memtui.core.text import csv_cell, printable, short_command, some_of, utf8_safe, wrapped
 from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
@@ -422,3 +422,16 @@ def test_a_line_is_wrapped_between_words(words, columns, indent):
     if columns > 2 * indent:
         assert all(len(part) <= columns or " " not in part.strip() for part in parts)
         assert all(part.startswith(" " * indent) for part in parts[1:])
+
+
+def test_the_first_items_are_described_and_the_others_counted():
+    described = []
+
+    def describe(number: int) -> str:
+        described.append(number)
+        return f"<{number}>"
+
+    assert some_of([1, 2, 3], 3) == "1, 2, 3"
+    assert some_of([1, 2, 3, 4, 5], 3, describe) == "<1>, <2>, <3> and 2 more"
+    assert described == [1, 2, 3]
+    assert some_of([], 3) == ""

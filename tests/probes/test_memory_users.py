@@ -167,7 +167,7 @@ def test_where_no_file_can_be_opened_the_next_round_tries_again(machine, monkeyp
     machine.share(7, 8)
     with closing(MemoryUsers(machine.folder)) as users:
         with monkeypatch.context() as patch:
-            patch.setattr(memory_users.os, "scandir", fails)
+            patch.setattr(memory_users, "process_inodes", fails)
             users.poll([7])
         assert users.of(7) == frozenset()
         users.poll([7])

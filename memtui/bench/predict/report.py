@@ -19,6 +19,7 @@ from memtui.bench.predict.trees import StepsAndTrees, Trees
 from memtui.bench.request import NetworkParts
 from memtui.bench.text import NONE, heading, shortened
 from memtui.core.json_fields import to_json
+from memtui.core.text import some_of
 from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy, percent, power
 from memtui.reports.charts.model import BarChart, PredictionChart
@@ -255,7 +256,7 @@ def _rows(
         cells = [f"{_cells(values[target.name], target.unit)}  " for target in targets]
         text = (f"{calls[index]:5}  " if calls else "") + "".join(cells) + names[configuration]
         text += f"  [measured: {duration(previous.call_ns)}]" if previous else ""
-        lines.append(text + (f"  [outside: {_some(outside)}]" if outside else ""))
+        lines.append(text + (f"  [outside: {some_of(outside, _MOST_NAMED)}]" if outside else ""))
         documents = [_document(target, values[target.name]) for target in targets]
         predictions.append(
             {
@@ -307,8 +308,3 @@ def _cells(values: tuple[float, float, float] | None, unit: Any) -> str:
         return f"{NONE:>10}  {NONE:>22}"
     value, low, high = map(unit, values)
     return f"{value:>10}  {f'{low} to {high}':>22}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

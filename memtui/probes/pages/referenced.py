@@ -55,7 +55,7 @@ class _Tracked:
     clear_ns: int = 0  # and to clear the accessed bits after it
 
     def expected_clear_ns(self, read_ns: int) -> float:
-        """Return about how long clearing takes in a window that took so long to read."""
+        """Return the estimated time of clearing, of a window with this time of reading."""
         return self.clear_ns * max(1.0, read_ns / self.read_ns) if self.read_ns else self.clear_ns
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Capability, Status, Vma, VmaSizes
+from memtui.core.text import some_of
 from memtui.probes.pages.shared_frames import TouchedFrames
 
 _UNCOMPARED = "whether others share its memory (CLONE_VM) is not known of all processes yet"
@@ -79,14 +80,13 @@ class PageWindow:
         """
         if self.status not in (Status.OK, Status.APPROXIMATE) or (compared and not pids):
             return self
-        some = ", ".join(map(str, sorted(pids)[:_MOST_NAMED]))
-        more = f" and {len(pids) - _MOST_NAMED} more" if len(pids) > _MOST_NAMED else ""
-        ran = describe_users(f"{len(pids)} process(es) (pid {some}{more})") if pids else _UNCOMPARED
+        some = some_of(sorted(pids), _MOST_NAMED)
+        ran = describe_users(f"{len(pids)} process(es) (pid {some})") if pids else _UNCOMPARED
         return replace(self, status=Status.APPROXIMATE, reason="; ".join(filter(None, (self.reason, ran))))
 
 
 def is_late(resume_by_ns: int | None, needed_ns: float = 0) -> bool:
-    """Whether what needs so long would end after the time at which the target is to run again (None: any time)."""
+    """Whether work of a duration would end after the time at which the target is to run again (None: any time)."""
     return resume_by_ns is not None and time.monotonic_ns() + needed_ns > resume_by_ns
 
 
@@ -113,7 +113,7 @@ class PageTracker(Protocol):
     running: set[int]  # processes that run while they are read, where others are paused
     reads_running: bool  # it also reads a process that may not be paused (yama, a debugger), and says so
     counts_users: bool  # its windows say by themselves that others use the memory of a paused target
-    page_ns: int  # at most so long for each page: the first window, before there is another one to judge by
+    page_ns: int  # at most, for each page of the first window, before there is another one to judge by
     # Time at which the target is to run again; None: no pause, or it may last as long as the window does.
     resume_by_ns: int | None
 

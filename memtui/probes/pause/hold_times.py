@@ -31,7 +31,7 @@ class HoldTimes:
     """
 
     def __init__(self, page_ns: int) -> None:
-        """``page_ns``: before the first window, at most so long for each page."""
+        """``page_ns``: time for each page before the first window, at most."""
         self.in_part, self._page_ns = False, page_ns
         self._size: dict[int, _Size] = {}
         self._took: dict[int, tuple[float, _Size]] = {}

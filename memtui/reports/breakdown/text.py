@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from memtui.core.text import printable
+from memtui.core.text import printable, some_of
 from memtui.core.units import size
 from memtui.formats.category_rules import RuleSet
 from memtui.formats.mxnet_tags import COMPAT_UNKNOWN, COMPAT_WEIGHTS
@@ -55,9 +55,8 @@ def notes(panel: Panel, rules: RuleSet, percent: float) -> list[str]:
         lines.append(f"{hidden} more of {percent:g} % or less each")
     if result.dropped:
         count, total = sum(item.allocations for item in result.dropped), sum(item.bytes for item in result.dropped)
-        tags = [item.tag for item in result.dropped[:MOST_DROPPED]]
-        more = f" and {len(result.dropped) - len(tags)} more" if len(result.dropped) > len(tags) else ""
-        lines.append(f"left out, as these rules know no such tag: {count} of {size(total)}: {', '.join(tags)}{more}")
+        tags = some_of(result.dropped, MOST_DROPPED, lambda item: item.tag)
+        lines.append(f"left out, as these rules know no such tag: {count} of {size(total)}: {tags}")
     if allocations.coarse:
         lines.append(f"of MB precision in the log: {', '.join(sorted(set(allocations.coarse))[:MOST_DROPPED])}")
     return lines

@@ -133,7 +133,7 @@ def encode_step(trace: StepTrace) -> bytes:
 def with_short_names(trace: StepTrace) -> tuple[StepTrace, int]:
     """Return a trace whose names fit into a record, and how many characters of each are left; 0: all of them.
 
-    Longer ones are cut in the middle. Raises ValueError where there are so many that cutting does not help.
+    Longer ones are cut in the middle. Raises ValueError where cutting does not help, as there are too many.
     """
     names, characters = list(map(utf8_safe, trace.names)), 2 * _MOST_CHARACTERS
     if _MOST_ESCAPED * sum(map(len, names)) + 4 * len(names) <= MAX_NAMES_BYTES:
