@@ -1,6 +1,7 @@
 """Declares the tables of a database of measurements: each once, as a record whose fields are its columns.
 
-``schema.sql`` says what the columns mean; ``...Columns`` are those of a row whose number the file assigns.
+``schema.sql`` says what the columns mean. Devices, environments and measurements have an ``id`` as well, which the file
+assigns.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from memtui.session.schema import MetaRecord
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceColumns:
+class DeviceRecord:
     """A CPU or GPU."""
 
     kind: str
@@ -20,24 +21,10 @@ class DeviceColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceRecord(DeviceColumns):
-    """A device with its number."""
-
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class EnvironmentColumns:
+class EnvironmentRecord:
     """Versions, threads and limits, as JSON."""
 
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class EnvironmentRecord(EnvironmentColumns):
-    """An environment with its number."""
-
-    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +49,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasurementColumns:
+class MeasurementRecord:
     """What a configuration costs, or why that could not be measured."""
 
     run: str
@@ -105,13 +92,6 @@ class MeasurementColumns:
     speed: float | None
     follows: float | None
     reference_ns: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class MeasurementRecord(MeasurementColumns):
-    """A measurement with its number."""
-
-    id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,11 @@ from memtui.bench.database_file import (
 from memtui.bench.plan import BenchPlan
 from memtui.bench.result import BenchRow
 from memtui.bench.schema import (
+    TABLES,
     ConfigurationRecord,
-    DeviceColumns,
-    EnvironmentColumns,
-    MeasurementColumns,
+    DeviceRecord,
+    EnvironmentRecord,
+    MeasurementRecord,
     RunRecord,
     WindowRecord,
 )
@@ -43,7 +44,7 @@ from memtui.core.errors import FAILURE, UserError
 from memtui.core.json_fields import to_json
 from memtui.core.os_errors import why
 from memtui.core.text import printable
-from memtui.session.columns import columns_of, insert_statement
+from memtui.session.columns import insert_statement, insertion_into
 from memtui.session.file_format import (
     SessionError,
     connect,
@@ -145,23 +146,23 @@ class Database:
     def start_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:
         """Insert a run and return its name."""
         name, text = secrets.token_hex(8), canonical(to_json(plan))
-        self._insert_record("run", RunRecord(name, time.time_ns(), socket.gethostname(), text, idle_w, idle_reason))
+        self._insert_record(RunRecord(name, time.time_ns(), socket.gethostname(), text, idle_w, idle_reason))
         return name
 
     def device(self, kind: str, name: str, uuid: str) -> int:
         """Return the number of a device, which is inserted if it is new."""
-        self._insert_record("device", DeviceColumns(kind, name, uuid), IGNORE)
+        self._insert_record(DeviceRecord(kind, name, uuid), IGNORE)
         return self._scalar("SELECT id FROM device WHERE kind = ? AND name = ? AND uuid = ?", kind, name, uuid)
 
     def environment(self, versions: Environment) -> int:
         """Return the number of an environment, which is inserted if it is new."""
-        self._insert_record("environment", EnvironmentColumns(canonical(versions)), IGNORE)
+        self._insert_record(EnvironmentRecord(canonical(versions)), IGNORE)
         return self._scalar("SELECT id FROM environment WHERE text = ?", canonical(versions))
 
     def add(self, row: BenchRow, run: str, device: int, environment: int) -> None:
         """Insert a finished row with its windows in one transaction."""
         configuration = row.configuration
-        columns = MeasurementColumns(
+        columns = MeasurementRecord(
             run=run,
             configuration=configuration.key,
             device=device,
@@ -172,12 +173,8 @@ class Database:
             **row.columns(),
         )
         with self._transaction():
-            self._insert_record(
-                "configuration",
-                ConfigurationRecord(configuration.key, configuration.op, configuration.text),
-                IGNORE,
-            )
-            measurement = self._insert_record("measurement", columns)
+            self._insert_record(ConfigurationRecord(configuration.key, configuration.op, configuration.text), IGNORE)
+            measurement = self._insert_record(columns)
             assert measurement is not None
             for n, window in enumerate(row.windows):
                 counter, integral = row.energies[n].counter, row.energies[n].integral
@@ -196,7 +193,7 @@ class Database:
                     reason=counter.reason or integral.reason,
                     state=canonical(row.states[n] if n < len(row.states) else {}),
                 )
-                self._insert_record("window", record)
+                self._insert_record(record)
 
     def done(self, device: int, environment: int, plan: BenchPlan) -> set[str]:
         """Return the keys of configurations that were measured there, at least as well as this plan would."""
@@ -315,10 +312,11 @@ class Database:
                 added += 1
             return added
 
-    def _insert_record(self, table: str, record: object, or_else: str = ABORT) -> int | None:
-        """Insert a record of a table (``bench/schema.py``); return its number."""
+    def _insert_record(self, record: object, or_else: str = ABORT) -> int | None:
+        """Insert a record (``bench/schema.py``); return its number."""
         kind: type = type(record)
-        return self._insert(table, {name: getattr(record, name) for name in columns_of(kind)}, or_else)
+        statement, values = insertion_into(TABLES[kind], kind, or_else=or_else)
+        return self._write(statement, *values(record)).lastrowid
 
     def _insert(self, table: str, values: Mapping[str, Any], or_else: str = ABORT) -> int | None:
         """Insert a row, by column; return its number. ``or_else``: what becomes of it where its key is there."""

@@ -1,6 +1,6 @@
 """Declares the tables of a placement profile: each once, as a record whose fields are its columns.
 
-``schema.sql`` says what the columns mean.
+``schema.sql`` says what the columns mean. Samples have an ``id`` as well, which the file assigns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from memtui.session.schema import MetaRecord
 
 
 @dataclass(frozen=True, slots=True)
-class SampleColumns:
+class SampleRecord:
     """Times of an op in a configuration, of one round; the blobs are arrays of 8-byte numbers."""
 
     op: str
@@ -19,13 +19,6 @@ class SampleColumns:
     mode: str
     time_ns: bytes
     run: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class SampleRecord(SampleColumns):
-    """Such times with the number of the row, which the file assigns."""
-
-    id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from memtui.placement.file_header import APPLICATION_ID, check_header, is_profil
 from memtui.placement.graph import Configuration, Graph
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Pool, Profile, Samples
-from memtui.placement.schema import CurveRecord, PlanRecord, SampleColumns
+from memtui.placement.schema import TABLES, CurveRecord, PlanRecord, SampleRecord
 from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.validation import Damaged
 from memtui.session.columns import insertion_into
@@ -89,7 +89,7 @@ class ProfileFile:
                 connection.executescript(f"BEGIN; {_schema()} {head} COMMIT;")
                 with connection:
                     connection.execute("BEGIN")
-                    _insert(connection, "meta", [MetaRecord(key, _json(value)) for key, value in meta.items()])
+                    _insert(connection, [MetaRecord(key, _json(value)) for key, value in meta.items()])
         except OSError as error:
             raise refused(path, error, WRITE) from None
         except sqlite3.Error as error:
@@ -117,7 +117,7 @@ class ProfileFile:
 
     def _add(self, samples: Iterable[Samples], instead_of: Iterable[tuple[str, str]]) -> None:
         rows = [
-            SampleColumns(
+            SampleRecord(
                 s.op,
                 _json(s.configuration.to_dict()),
                 s.mode,
@@ -128,20 +128,20 @@ class ProfileFile:
         ]
         with self._writing() as connection:
             connection.executemany("DELETE FROM sample WHERE op = ? AND mode = ?", instead_of)
-            _insert(connection, "sample", rows)
+            _insert(connection, rows)
 
     def store_plan(self, plan: PlacementPlan) -> None:
         """Store a plan with its profile, in place of an older plan of the same kind and limit."""
         with self._writing() as connection:
             text = _json(to_json(plan))
             row = PlanRecord(plan.formulation, plan.slow, plan.mode, plan.limit_bytes, time.time_ns(), text)
-            _insert(connection, "plan", [row])
+            _insert(connection, [row])
 
     def store_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
         """Store a curve in place of an older one of the same kind."""
         text = _json(to_json(points))
         with self._writing() as connection:
-            _insert(connection, "curve", [CurveRecord(formulation, slow, mode, time.time_ns(), text)])
+            _insert(connection, [CurveRecord(formulation, slow, mode, time.time_ns(), text)])
 
     def profile(self) -> Profile:
         """Return the profile with all samples so far."""
@@ -220,11 +220,11 @@ class ProfileFile:
             )
 
 
-def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[object]) -> None:
+def _insert(connection: sqlite3.Connection, rows: Sequence[object]) -> None:
     """Insert rows of one kind; a row with a known key replaces the old one."""
     if rows:
         kind: type = type(rows[0])
-        statement, values = insertion_into(table, kind)
+        statement, values = insertion_into(TABLES[kind], kind)
         connection.executemany(statement, map(values, rows))
 
 

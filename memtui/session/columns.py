@@ -44,10 +44,11 @@ class Insertion(NamedTuple):
 
 
 @cache
-def insertion_into(table: str, record: type, given: tuple[str, ...] = ()) -> Insertion:
+def insertion_into(table: str, record: type, given: tuple[str, ...] = (), or_else: str = "REPLACE") -> Insertion:
     """Return how a row of a record is inserted whose values are attributes of an object, named as the columns are.
 
-    The values of the ``given`` columns are not attributes: they follow the others.
+    The values of the ``given`` columns are not attributes: they follow the others. ``or_else``: see
+    ``insert_statement``.
 
     Raises:
         ValueError: no such column.
@@ -56,7 +57,7 @@ def insertion_into(table: str, record: type, given: tuple[str, ...] = ()) -> Ins
     if unknown := set(given) - names.keys():
         raise ValueError(f"table {table} has no column {', '.join(sorted(unknown))}")
     taken = [name for name in names if name not in given]
-    return Insertion(insert_statement(table, (*taken, *given)), _getter(taken))
+    return Insertion(insert_statement(table, (*taken, *given), or_else), _getter(taken))
 
 
 def insert_statement(table: str, columns: Iterable[str], or_else: str = "REPLACE") -> str:
