@@ -21,7 +21,7 @@ from memtui.widgets.views.memory import Tick, TimeAxis
 
 MOST_NOTES = 32  # events of a window that are told in words
 SLOTS = 1024  # ticks of a timeline at most, more than it has cells
-KEEP_TEXTS = 4 * SLOTS  # moments of which the texts of events are kept; those of others are read again
+KEEP_TEXTS = 2 * SLOTS  # moments of which the texts of events are kept, more than are ever drawn; others are read again
 LATE_NS = 6_000_000_000  # the largest delay of an event of another process on its way into the session
 # Of several ticks in one slot the one whose kind comes first here is drawn.
 KINDS = ("mark", "exec", "stopped", "warning", "gap", "disturbed", "not paused", "interval", "step")
