@@ -61,6 +61,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             from memtui.reports.report import untraced
 
             console.notify(untraced(path))
+        from memtui.reports.post_mortem import last_line
+
+        console.notify(last_line(path))
 
     return record(lambda: observe(args, what), console, print_result, program=bool(args.command))
 

@@ -54,10 +54,12 @@ def text_of(path: Path) -> str:
 
 
 _NEAR_SHARE = 0.1  # of memory left
-# By version of cgroups: the limit, the usage, and the part of the usage that is inactive files.
+LIMIT_FILES = {1: "memory.limit_in_bytes", 2: "memory.max"}
+"""The file with the limit of a cgroup, by version of the interface."""
+# By version: the limit, the usage, and the part of the usage that is inactive files.
 _FILES = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    2: ("memory.max", "memory.current", "inactive_file"),
+    1: (LIMIT_FILES[1], "memory.usage_in_bytes", "total_inactive_file"),
+    2: (LIMIT_FILES[2], "memory.current", "inactive_file"),
 }
 
 

@@ -21,6 +21,7 @@ from memtui.recording.registry import Running
 from memtui.recording.supervisor.background import Recording
 from memtui.recording.supervisor.duplicate import AlreadyRunning
 from memtui.recording.supervisor.launch import Launch
+from memtui.reports.post_mortem import last_line
 from memtui.tui import terminal
 from memtui.tui.app import run_viewer
 from memtui.tui.arguments import prepare_screen
@@ -144,7 +145,9 @@ def _what_is_left(recording: Recording, ended: Ended) -> list[str]:
         lines.append(f"output of the program: {recording.log}")
     if recording.owner_notice:
         lines.append(recording.owner_notice)
-    return lines
+    if recording.path.exists() and not ended.outlived:
+        lines.append(last_line(recording.path))
+    return list(filter(None, lines))
 
 
 def _rejoin(running: Running, pid: int, request: RejoinRequest, console: Console) -> int:

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, ResidentKind, resident, resident_bytes
-from memtui.core.samples import Process
+from memtui.core.samples import End, Process
 from memtui.session.packed_column import Column
 from memtui.session.sample_table import COLUMNS, SampleTable, SampleTableBuilder
+from memtui.session.session import Session
+from memtui.tui.presenters.header import Header
 from memtui.tui.presenters.reuse import Intervals
 from memtui.tui.presenters.sentences import SentencesLog, WindowFigures
+from memtui.tui.presenters.window_rows import WindowRows
+from tests.support.sessions import messages, write_session
 
 MS = 1_000_000
 PROCESSES = [Process(key, 100 + key, 1, key, 0, "t", "child") for key in (1, 2)]
@@ -56,7 +60,9 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
     intervals = Intervals()
     for start in range(0, len(all_rows), 3):
         table = builder.add(all_rows[start : start + 3])
-        reader = SimpleNamespace(samples=table, hello=SimpleNamespace(options=SimpleNamespace(interval_ns=100 * MS)))
+        reader = SimpleNamespace(
+            samples=table, end=None, hello=SimpleNamespace(options=SimpleNamespace(interval_ns=100 * MS))
+        )
         log.view(reader, len(table) - 1, None, PROCESSES)
         whole = WindowFigures(table, len(table) - 1, ResidentKind().of(table, PROCESSES))
         if log._windows._intervals_ns == whole._intervals_ns:
@@ -70,7 +76,7 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
 
 def test_a_cursor_that_goes_back_has_the_figures_until_there():
     table = SampleTableBuilder().add(rows(500))
-    reader, log = SimpleNamespace(samples=table), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
     for index in (499, 100, 101, 400, 0, 300):
         log.view(reader, index, None, PROCESSES)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, index, PSS).figures(table)))
@@ -94,7 +100,7 @@ def test_resident_memory_of_a_growing_table_is_that_of_the_whole(pss, processes,
 def test_a_cursor_that_stands_still_has_the_kind_of_resident_memory_that_is_known_by_now():
     """A second process that is loaded later makes a tree of it, whose RSS is not the one of a process alone."""
     table = SampleTableBuilder().add(rows(40))
-    reader, log = SimpleNamespace(samples=table), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
     for processes, kind in ((PROCESSES[:1], RSS), (PROCESSES, PSS)):
         log.view(reader, 20, None, processes)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, 20, kind).figures(table)))
@@ -116,7 +122,9 @@ def numbers_read(count: int, monkeypatch) -> float:
     with monkeypatch.context() as patch:
         for start in range(count, count + 1600, 10):
             table: SampleTable = builder.add(all_rows[start : start + 10])
-            reader = SimpleNamespace(samples=table, hello=SimpleNamespace(options=SimpleNamespace(interval_ns=MS)))
+            reader = SimpleNamespace(
+                samples=table, end=None, hello=SimpleNamespace(options=SimpleNamespace(interval_ns=MS))
+            )
             log.view(reader, len(table) - 1, None, PROCESSES)
             intervals.until(reader, len(table) - 1)
             patch.setattr(Column, "_between", counted)  # not of the first one, which looks at all
@@ -144,3 +152,23 @@ def test_no_array_is_as_long_as_the_session_but_one_of_each_median(monkeypatch):
     options = SimpleNamespace(options=SimpleNamespace(interval_ns=MS))
     Intervals().until(SimpleNamespace(samples=table, hello=options), 5)
     assert longest <= 4096
+
+
+@pytest.mark.parametrize("how", ["killed by the kernel (SIGKILL): cgroup /job reached its limit of 256 MiB", "exited"])
+def test_a_bad_end_comes_first_in_the_last_window_only(tmp_path, how):
+    stream = list(messages(12))
+    reader = Session(write_session(tmp_path / "s.memtui", [*stream[:-1], End(stream[-1].t_ns, "target exited", how)]))
+    try:
+        log = SentencesLog()
+        last, before = (log.view(reader, index, None, []).sentences for index in (11, 10))
+        header = Header(reader, WindowRows(reader))._how_it_ended()
+    finally:
+        reader.close()
+    if how == "exited":
+        assert not any("Target" in form for forms in last for form in forms)
+        assert header == "target exited"
+    else:
+        assert last[0] == (f"Target {how}.", "Target killed by the kernel (SIGKILL).")
+        assert last[1][0].startswith("In a window of")
+        assert header == "target killed by the kernel (SIGKILL)"
+    assert before[0][0].startswith("In a window of")

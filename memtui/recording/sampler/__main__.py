@@ -14,6 +14,7 @@ from memtui.core import capabilities, single_threaded  # noqa: F401 (for its eff
 
 # isort: split
 from memtui.core.text import printable
+from memtui.probes.oom_kills import KernelLog
 from memtui.probes.pages.select_tracker import NoTracker
 from memtui.probes.process_owner import NotOwn
 from memtui.recording.sampler.commands import OWN, READY, REPORT_READY, SamplerConfig, read_order
@@ -38,6 +39,7 @@ def main() -> int:
         return 2
     if REPORT_READY in sys.argv[1:]:
         _leave_sudos_terminal()
+    log = KernelLog()
     try:
         if os.geteuid() == 0:
             capabilities.keep(capabilities.sampler_needs())
@@ -48,7 +50,7 @@ def main() -> int:
     if order is None:
         return 0
     _raise_limits()
-    return _sample(order, stop_fd, owner)
+    return _sample(order, stop_fd, owner, log)
 
 
 def _stop_on_signals() -> int:
@@ -88,11 +90,11 @@ def _raise_limits() -> None:
         pass  # only root may: pauses are then longer on a busy machine
 
 
-def _sample(order: SamplerConfig, stop_fd: int, owner: int | None) -> int:
+def _sample(order: SamplerConfig, stop_fd: int, owner: int | None, log: KernelLog) -> int:
     """Observe, and return the exit status."""
     outbox = MessageQueue(1)
     try:
-        Sampler(order, outbox, 0, stop_fd, owner).run()
+        Sampler(order, outbox, 0, stop_fd, owner, log).run()
         outbox.drain(DRAIN_SECONDS)
     except ProcessLookupError:
         print(f"process {order.pid} ended before it could be observed", file=sys.stderr)

@@ -11,6 +11,7 @@ import os
 import secrets
 import select
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 from memtui.analysis.overhead_budget import seconds
@@ -19,6 +20,7 @@ from memtui.core.block_sample import BlockSample
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.core.procfs import read_stat
 from memtui.core.samples import End, Power
+from memtui.probes.oom_kills import KernelLog, OomKills
 from memtui.probes.pages.accessed_bit_cost import measure_set_cost
 from memtui.probes.pages.select_tracker import choose
 from memtui.probes.power.probe import PowerProbe
@@ -47,7 +49,13 @@ class Sampler:
     """Observes one process tree until the tree ends, the time is up or a command says stop."""
 
     def __init__(
-        self, order: SamplerConfig, outbox: MessageQueue, commands_fd: int, stop_fd: int, owner: int | None = None
+        self,
+        order: SamplerConfig,
+        outbox: MessageQueue,
+        commands_fd: int,
+        stop_fd: int,
+        owner: int | None = None,
+        log: KernelLog | None = None,
     ) -> None:
         """Choose a tracker and prepare everything, so that no pause waits for it.
 
@@ -57,6 +65,7 @@ class Sampler:
             commands_fd: where the commands after the order come from.
             stop_fd: anything to read here means stop.
             owner: a user whose processes are watched, and no others; their overhead is limited then.
+            log: of the kernel, opened with rights that this process has given up since; None: it is opened here.
 
         Raises:
             NotOwn: the target is another user's.
@@ -80,6 +89,7 @@ class Sampler:
         self._target_fd = os.pidfd_open(order.pid)
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
+        self._oom_kills = OomKills(order.pid, log or KernelLog())
         locks = TargetLocks()
         locks.acquire(order.pid)  # two samplers would clear each other's accessed bits
         self._tracker, self._rejected = choose(
@@ -158,6 +168,7 @@ class Sampler:
             readings = power.read(now_ns)
             self._outbox.put(Power(readings, *gpu_part(self._tree.processes.values(), power.holders)))
             self._power_due_ns = now_ns + self._clock.power_every_ns
+            self._warn(self._oom_kills.new(self._tree.processes))
         window_due_ns = due_ns = max(self._window_due_ns(now_ns), bursts.end_ns)
         ending = until_ns is not None and due_ns >= until_ns
         due_ns = min(due_ns, until_ns) if until_ns else due_ns
@@ -276,7 +287,15 @@ class Sampler:
                 return None
 
     def _target_ended(self) -> End:
-        return End(time.monotonic_ns(), "target exited", how_it_ended(self._order.pid, self._target_fd))
+        ended_ns = time.monotonic_ns()
+        how = how_it_ended(self._order.pid, self._target_fd)
+        how, others = self._oom_kills.explained(how, self._tree.processes)
+        self._warn(others)
+        return End(ended_ns, "target exited", how)
+
+    def _warn(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._outbox.put_event("warning", text)
 
     def _check_notice(self) -> None:
         """Report now and then what has changed about the reliability of the numbers."""

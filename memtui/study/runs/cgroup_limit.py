@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.probes.memory_pressure import memory_mounts, text_of
+from memtui.probes.memory_pressure import LIMIT_FILES, memory_mounts, text_of
 from memtui.study.runs.swap_file import owner_id, owner_lives
 
 _NAME = "memtui-limit-"
 _STEP_BYTES = 32 << 20  # a limit is lowered in such steps, so that none of them takes long
-_LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
 _USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
 _REMOVE_SECONDS = 20.0
 
@@ -64,7 +63,7 @@ class LimitGroup:
             except OSError as error:
                 refused.append(f"{top}: {error.strerror}; a container may not, its host may")
                 continue
-            if (folder / _LIMIT[version]).exists():
+            if (folder / LIMIT_FILES[version]).exists():
                 return cls(version, folder)
             folder.rmdir()
             if version == 2:
@@ -88,7 +87,7 @@ class LimitGroup:
         while True:
             now = max(bytes_, _number(self.folder / _USED[self.version]) - _STEP_BYTES)
             try:
-                (self.folder / _LIMIT[self.version]).write_text(str(now))
+                (self.folder / LIMIT_FILES[self.version]).write_text(str(now))
             except OSError as error:  # version 1 says "busy" when it could not make that much room
                 if time.monotonic() > deadline_s:
                     raise UserError(f"the limit could not be lowered to {bytes_} bytes: {error.strerror}") from None

@@ -60,7 +60,10 @@ class Header:
 
     def _how_it_ended(self) -> str:
         end = self._reader.end
-        return end.description if end is not None else "recorder gone, all it wrote is here"
+        if end is None:
+            return "recorder gone, all it wrote is here"
+        # The sentences below the header have the cause.
+        return end.description.partition(":")[0] if end.kind == "target exited" else end.description
 
     def _measured(self, view: HeaderView, head: Playhead, index: int) -> HeaderView:
         """Return the view with the figures of the window at the cursor."""

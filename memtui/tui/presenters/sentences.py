@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
-from memtui.analysis.memory_sentences import Figures, sentences_of
+from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
 from memtui.core.samples import Process
+from memtui.reports.post_mortem import ending_forms
 from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
 from memtui.tui.presenters.all_windows import MORE, parts_until
@@ -29,6 +30,7 @@ class SentencesLog:
         self._resident = ResidentKind()
         self._windows: WindowFigures | None = None
         self._figures = Figures()
+        self._ending: Forms | None = None
 
     def view(self, reader: Session, index: int, reuse: ReuseView | None, processes: Sequence[Process]) -> SentencesView:
         """Return the sentences; ``reuse``: distances until then."""
@@ -43,11 +45,18 @@ class SentencesLog:
             else:
                 self._windows.add(samples, index)
             self._cursor_key, self._figures = key, self._windows.figures(samples)
+        ending = self._ending_of(reader) if index == len(samples) - 1 else ()
         if reuse is None:
-            return SentencesView(tuple(sentences_of(self._figures)))
+            return SentencesView((*ending, *sentences_of(self._figures)))
         estimate = reuse.most_estimate_bytes
         figures = replace(self._figures, reuse_bytes=reuse.most_bytes, reuse_estimate_bytes=estimate)
-        return SentencesView(tuple(sentences_of(figures)))
+        return SentencesView((*ending, *sentences_of(figures)))
+
+    def _ending_of(self, reader: Session) -> tuple[Forms, ...]:
+        """Return the sentence about a program that was killed or failed; it is read once."""
+        if self._ending is None and reader.end is not None:
+            self._ending = tuple(f"{form[:1].upper()}{form[1:]}." for form in ending_forms(reader.path))
+        return (self._ending,) if self._ending else ()
 
 
 class WindowFigures:

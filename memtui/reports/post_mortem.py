@@ -1,0 +1,160 @@
+"""What grew in the last minutes before a program was killed or failed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.analysis.memory_sentences import Forms
+from memtui.core.samples import End
+from memtui.core.text import printable
+from memtui.core.units import duration, size
+from memtui.reports.source import ReportSource, Source
+from memtui.session.file_format import SessionError
+from memtui.session.vma_row import VmaRow
+
+LAST_NS = 300_000_000_000
+LEAST_BYTES, LEAST_SHARE = 1 << 20, 0.05  # of a growth that is told, and its share of the whole
+MOST_RANGES = 3
+ANONYMOUS = "anonymous memory"
+_GOOD = ("", "exited")  # ends without a signal and with code 0, and those of which nothing is known
+
+
+@dataclass(frozen=True, slots=True)
+class GrownMemory:
+    """Mappings of one name in one process, and by how many resident bytes they grew."""
+
+    pid: int
+    name: str
+    grown_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrownTensors:
+    """Tensors of one category, and by how many bytes they grew from step to step."""
+
+    pid: int
+    category: str
+    grown_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PostMortem:
+    """Memory of the last minutes of a program that was killed, or that ended with a code other than 0.
+
+    Attributes:
+        over_s: time between the two moments that are compared.
+        first_bytes, last_bytes: resident bytes of all mappings at the first and at the last of them.
+        grown: what grew most, by mapping.
+        tensors: what grew most, by category of tensor; empty where nothing was traced.
+    """
+
+    over_s: float
+    first_bytes: int
+    last_bytes: int
+    grown: tuple[GrownMemory, ...]
+    tensors: tuple[GrownTensors, ...]
+
+
+def post_mortem(reader: ReportSource) -> PostMortem | None:
+    """Return what grew before a bad end; None where the program runs or ended well, or nothing was read twice.
+
+    Raises:
+        SessionError: the session is damaged.
+    """
+    end, samples = reader.end, reader.samples
+    if end is None or not _is_bad(end) or len(samples) < 2:
+        return None
+    ends_ns = np.asarray(samples.end_ns[:])
+    last_ns = int(ends_ns[-1])
+    index = int(np.searchsorted(ends_ns, last_ns - LAST_NS))
+    first, last = (reader.vma_rss(int(samples.sample[n])) for n in (index, -1))
+    if not first or not last:
+        return None
+    return PostMortem(
+        over_s=(last_ns - int(ends_ns[index])) / 1e9,
+        first_bytes=sum(first.values()),
+        last_bytes=sum(last.values()),
+        grown=_grown(reader.vma_rows(), first, last),
+        tensors=_tensors(reader, int(samples.start_ns[index]), last_ns),
+    )
+
+
+def post_mortem_lines(growth: PostMortem | None) -> list[str]:
+    """Return a line of the report on what grew; none where nothing did."""
+    sentence = "" if growth is None else growth_sentence(growth)
+    return [f"grew         {sentence}"] if sentence else []
+
+
+def growth_sentence(growth: PostMortem) -> str:
+    """Return what grew as a sentence; "" where nothing is worth telling."""
+    if growth.last_bytes - growth.first_bytes < max(LEAST_BYTES, LEAST_SHARE * growth.last_bytes):
+        return ""
+    several = len({part.pid for part in growth.grown}) > 1
+    parts = [f"{part.name}{f' of pid {part.pid}' * several} by {size(part.grown_bytes)}" for part in growth.grown]
+    parts += [f"tensors ({part.category}) by {size(part.grown_bytes)}" for part in growth.tensors]
+    return (
+        f"in its last {duration(growth.over_s)} resident memory went from {size(growth.first_bytes)} to "
+        f"{size(growth.last_bytes)}: {', '.join(parts)}"
+    )
+
+
+def last_line(path: Path) -> str:
+    """Return how the program of a session ended, and what grew; "" where it ended well, or nothing can be read."""
+    return next(iter(ending_forms(path)), "")
+
+
+def ending_forms(path: Path) -> Forms:
+    """Return the same in several forms, the longest first; none where ``last_line`` is empty."""
+    try:
+        reader = Source(path)
+        try:
+            growth, end = post_mortem(reader), reader.end
+        finally:
+            reader.close()
+    except SessionError:  # who opens it gets the reason
+        return ()
+    if end is None or not _is_bad(end):
+        return ()
+    how = printable(end.description)
+    sentence = "" if growth is None else printable(growth_sentence(growth))
+    return tuple(dict.fromkeys((f"{how}; {sentence}" if sentence else how, how, how.partition(":")[0])))
+
+
+def _is_bad(end: End) -> bool:
+    return end.kind == "target exited" and end.text not in _GOOD
+
+
+def _grown(rows: list[VmaRow], first: Mapping[int, int], last: Mapping[int, int]) -> tuple[GrownMemory, ...]:
+    by_name: dict[tuple[int, str], int] = defaultdict(int)
+    for row in rows:
+        by_name[row.pid, _name(row)] += last.get(row.id, 0) - first.get(row.id, 0)
+    least = max(LEAST_BYTES, LEAST_SHARE * (sum(last.values()) - sum(first.values())))
+    most = sorted(((grown, *key) for key, grown in by_name.items() if grown >= least), reverse=True)[:MOST_RANGES]
+    return tuple(GrownMemory(pid, name, grown) for grown, pid, name in most)
+
+
+def _name(row: VmaRow) -> str:
+    return (row.name.rpartition("/")[2] if row.name.startswith("/") else row.name) or ANONYMOUS
+
+
+def _tensors(reader: ReportSource, first_ns: int, last_ns: int) -> tuple[GrownTensors, ...]:
+    """Compare the fullest moments of the first and the last stretch of steps of each process."""
+    grown = []
+    rows = reader.training(first_ns, last_ns)
+    for pid in sorted({row.pid for row in rows}):
+        seen = [row for row in rows if row.pid == pid and row.peak_bytes]
+        if len(seen) < 2:
+            continue
+        before, after = (reader.training_progress(row).usage.usage_bytes.max(axis=0) for row in (seen[0], seen[-1]))
+        grown += [
+            GrownTensors(pid, category, int(by))
+            for category, by in zip(CATEGORIES, after - before, strict=True)
+            if by >= LEAST_BYTES
+        ]
+    return tuple(sorted(grown, key=lambda part: -part.grown_bytes)[:MOST_RANGES])
