@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
@@ -13,9 +14,11 @@ import time
 
 import pytest
 
+from memtui.core.procfs import has_ended
+from memtui.core.worker_thread import WorkerThread
 from memtui.probes.pause import pauser as pauser_module
 from memtui.probes.pause.pauser import NotPaused, Pauser, PauseRefused
-from memtui.probes.pause.ptrace import BUSY, EXEC, Seizure
+from memtui.probes.pause.ptrace import BUSY, ENDING, EXEC, Seizure
 from tests.support.pagetable_targets import need_root
 from tests.support.paused import Counter, VforkParent, state, tasks, tracer
 
@@ -242,6 +245,14 @@ def test_a_process_that_is_killed_during_the_pause(pauser):
     counter.close()
 
 
+def wait_until_gone(tid: int) -> None:
+    """Wait until a thread has ended for the kernel, so that it traces nothing any more."""
+    end = time.monotonic() + 20
+    while not has_ended(tid):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
 def test_a_busy_tracing_thread_is_given_up(monkeypatch, counter):
     """Seizing may block, for example while the target executes another program from a slow disk."""
     need_root()
@@ -254,11 +265,12 @@ def test_a_busy_tracing_thread_is_given_up(monkeypatch, counter):
 
     monkeypatch.setattr(Seizure, "stop", slow)
     with Pauser(deadline_s=0.3) as pauser:  # on a machine with other work, a thread may stop only after 10 ms
-        with pytest.raises(NotPaused, match="exec"), pauser.paused(counter.pid):
+        with pytest.raises(NotPaused, match=f"exec|{BUSY}"), pauser.paused(counter.pid):
             pytest.fail("the block was entered")
         monkeypatch.setattr(Seizure, "stop", stop)
         with pytest.raises(NotPaused, match=f"exec|{BUSY}"), pauser.paused(counter.pid):
             pytest.fail("a thread still holds it")
+        wait_until_gone(pauser._stuck[counter.pid].native_id)
         counter.assert_runs()
         monkeypatch.setattr(pauser, "_deadline_s", 1.0)
         with pauser.paused(counter.pid):
@@ -280,10 +292,12 @@ def test_a_process_that_blocks_its_tracing_thread_is_left_alone_until_that_has_e
     others = set(threading.enumerate())
     with Pauser() as pauser:
         try:
-            for _ in range(5):
-                with pytest.raises(NotPaused, match=re.escape(EXEC)), pauser.paused(pid, deadline_s=0.01):
+            for n in range(5):
+                # The first time, the thread may not have had a CPU yet.
+                why = re.escape(EXEC) if n else f"{re.escape(EXEC)}|{BUSY}"
+                with pytest.raises(NotPaused, match=why), pauser.paused(pid, deadline_s=0.01):
                     pytest.fail("the block was entered")
-            assert entered.wait(20)
+                assert entered.wait(20)
             assert calls == [pid]
             waiting = sorted(thread.name for thread in set(threading.enumerate()) - others)
             assert waiting == ["memtui-attend", "memtui-pause"]
@@ -293,6 +307,68 @@ def test_a_process_that_blocks_its_tracing_thread_is_left_alone_until_that_has_e
         with pytest.raises(NotPaused, match="its disk has answered"), pauser.paused(pid, deadline_s=20):
             pytest.fail("the block was entered")
         assert calls == [pid, pid]
+
+
+def test_a_tracing_thread_that_has_ended_blocks_no_pause_while_another_thread_joins_it(monkeypatch, counter):
+    """Of two threads that join a third one, one may be told that it lives, though the kernel has ended it."""
+    unblocked = threading.Event()
+    stop, join = Seizure.stop, WorkerThread.join
+
+    def block(_seizure):
+        unblocked.wait(60)
+        raise NotPaused("late")
+
+    def join_stuck_in_vain(thread, timeout_s):
+        if thread is not stuck:
+            return join(thread, timeout_s)
+        time.sleep(timeout_s)
+        return False
+
+    monkeypatch.setattr(Seizure, "stop", block)
+    with Pauser() as pauser:
+        try:
+            with pytest.raises(NotPaused), pauser.paused(counter.pid, deadline_s=0.01):
+                pytest.fail("the block was entered")
+            stuck = pauser._stuck[counter.pid]
+        finally:
+            unblocked.set()
+        wait_until_gone(stuck.native_id)
+        monkeypatch.setattr(Seizure, "stop", stop)
+        monkeypatch.setattr(WorkerThread, "join", join_stuck_in_vain)
+        with pauser.paused(counter.pid, deadline_s=20):
+            counter.assert_stands()
+        monkeypatch.setattr(WorkerThread, "join", join)  # the thread that attends it ends
+
+
+def test_a_tracing_thread_that_waits_for_a_cpu_is_not_taken_for_one_that_an_exec_blocks(monkeypatch):
+    """It computes without the lock of the interpreter, as one that never got a CPU is ready to."""
+    pid = (1 << 22) + 10  # nobody's
+    ended = threading.Event()
+
+    def compute(_seizure):
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 21)
+        ended.set()
+        raise NotPaused("it had a CPU at last")
+
+    monkeypatch.setattr(Seizure, "stop", compute)
+    with Pauser() as pauser:
+        for _ in range(2):  # the second time it is known to be late
+            with pytest.raises(NotPaused, match=BUSY), pauser.paused(pid, deadline_s=0.01):
+                pytest.fail("the block was entered")
+            assert not ended.is_set()
+        wait_until_gone(pauser._stuck[pid].native_id)
+
+
+def test_a_process_that_another_thread_of_this_one_traces_is_not_called_starting_a_program(pauser, counter):
+    earlier = Seizure(counter.pid, None, 20)
+    earlier.stop()
+    try:
+        with pytest.raises(NotPaused, match=ENDING), pauser.paused(counter.pid):
+            pytest.fail("the block was entered")
+    finally:
+        earlier.release()
+    with pauser.paused(counter.pid):
+        counter.assert_stands()
 
 
 _PAUSES_FOR_EVER = """

@@ -21,6 +21,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from memtui.core.procfs import has_ended, state_of
 from memtui.core.worker_thread import WorkerThread
 from memtui.probes.pause.ptrace import BUSY, EXEC, NotPaused, Pause, PauseError, PauseRefused, Seizure, refusal
 from memtui.probes.pause.watchdog import Watchdog
@@ -112,7 +113,7 @@ class Pauser:
             try:
                 for pid, pidfd in targets.items():
                     if self._is_stuck(pid):
-                        outcomes[pid] = NotPaused(EXEC)
+                        outcomes[pid] = NotPaused(_why_late(self._stuck[pid]))
                         continue
                     thread = self._idle.pop() if self._idle else _tracing_thread()
                     seizure = Seizure(pid, pidfd, deadline_s, self._check)
@@ -130,8 +131,8 @@ class Pauser:
             pause, error = job.answer.get(timeout=max(until - time.monotonic(), 0))
         except queue.Empty:
             self._give_up(job)
-            # The tracing thread is blocked in the kernel by an exec; or it had no CPU until now, and has an answer.
-            error = NotPaused(EXEC) if job.answer.empty() else job.answer.get()[1] or NotPaused(BUSY)
+            # A tracing thread that had no CPU until now may have an answer.
+            error = NotPaused(_why_late(job.thread)) if job.answer.empty() else job.answer.get()[1] or NotPaused(BUSY)
         if error is None:
             job.pause = pause
             return pause
@@ -172,7 +173,10 @@ class Pauser:
             threading.Thread(target=_reap_until_ended, args=(job,), name="memtui-attend", daemon=True).start()
 
     def _is_stuck(self, pid: int) -> bool:
-        self._stuck = {pid: thread for pid, thread in self._stuck.items() if not thread.join(0)}
+        # In Python before 3.13, a thread that another one joins seems to live until that one runs again.
+        self._stuck = {
+            pid: thread for pid, thread in self._stuck.items() if not thread.join(0) and not has_ended(thread.native_id)
+        }
         return pid in self._stuck
 
     def close(self) -> None:
@@ -188,6 +192,11 @@ class Pauser:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _why_late(thread: WorkerThread) -> str:
+    """Return why a tracing thread is late: an exec of the target blocks it in the kernel, or it waits for a CPU."""
+    return BUSY if state_of(thread.native_id) == "R" else EXEC
 
 
 def _reap_until_ended(job: _Job) -> None:

@@ -24,6 +24,7 @@ _GROUP_STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 _POLL_S = 30e-6
 EXEC = "the process is starting another program (exec)"
 BUSY = "this machine was too busy to stop it in time"
+ENDING = "an earlier pause of it was given up, and has not ended yet"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -219,7 +220,7 @@ def _seize(tid: int) -> bool:
     if error:
         tracer = _tracer(tid)
         if tracer == os.getpid():
-            raise NotPaused(EXEC)  # a thread of an earlier pause, which was given up, is about to end
+            raise NotPaused(ENDING)
         raise PauseRefused(_why_refused(tracer, error))
     return True
 
