@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 from collections.abc import Iterator, Sequence
 
 import pytest
 
 from memtui.probes.pause import ptrace
 from memtui.probes.pause.ptrace import BUSY, EXEC, NotPaused, Seizure
+from tests.support.pagetable_targets import need_root
 
 PID = (1 << 22) + 10  # above the kernel's limit: nobody has these numbers
 SECOND, THIRD = PID + 1, PID + 2
@@ -60,3 +64,124 @@ def test_none_is_seized_after_the_deadline(monkeypatch, seen, why):
     with pytest.raises(NotPaused, match=re.escape(why)):
         Seizure(PID, None, -1)._seize_new(set(seen))
     assert kernel.seized == []
+
+
+def answer(monkeypatch, stopped: Sequence[int], ended: Sequence[int] = (), waiting: Sequence[int] = ()) -> None:
+    """Have the kernel say which threads have stopped and ended, and for which it has no answer yet."""
+
+    def has_stopped(seizure: Seizure, tid: int) -> bool:
+        if tid in stopped:
+            seizure._stopped[tid] = 0
+        return tid not in waiting
+
+    monkeypatch.setattr(Seizure, "_has_stopped", has_stopped)
+    monkeypatch.setattr(ptrace, "has_ended", lambda tid: tid in ended)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "why"),
+    [(PID, "1 of its threads did not stop in time"), (SECOND, re.escape(EXEC))],
+    ids=["second", "first"],
+)
+def test_what_has_stopped_is_released_where_another_thread_runs(monkeypatch, stopped, why):
+    kernel = Kernel(monkeypatch, 4 * [[PID, SECOND]])
+    answer(monkeypatch, [stopped])
+    with pytest.raises(NotPaused, match=why):
+        Seizure(PID, None, 20).stop()
+    assert kernel.requests == [(ptrace._INTERRUPT, PID), (ptrace._INTERRUPT, SECOND), (ptrace._DETACH, stopped)]
+
+
+def test_a_process_of_which_no_thread_is_left_has_ended(monkeypatch):
+    Kernel(monkeypatch, 4 * [[PID]])
+    answer(monkeypatch, [], ended=[PID])
+    with pytest.raises(ProcessLookupError):
+        Seizure(PID, None, 20).stop()
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_first_thread_that_has_ended_is_not_waited_for_after_the_deadline(monkeypatch, ended):
+    """The kernel reports its end only when all others have ended."""
+    kernel = Kernel(monkeypatch, 4 * [[PID, SECOND]])
+    answer(monkeypatch, [SECOND], ended=[PID] if ended else [], waiting=[PID])
+    seizure = Seizure(PID, None, 20, lambda _pid: setattr(seizure, "_deadline_ns", 0))
+    if ended:
+        assert seizure.stop().threads == 1
+        assert kernel.requests[2:] == []
+    else:
+        with pytest.raises(NotPaused, match="1 of its threads did not stop in time"):
+            seizure.stop()
+        assert kernel.requests[2:] == [(ptrace._DETACH, SECOND)]
+
+
+@pytest.mark.parametrize("error", [ProcessLookupError, PermissionError, None])
+def test_no_thread_is_interrupted_of_a_process_that_has_another_ones_pid(monkeypatch, error):
+    """A process that may not be sent a signal is there."""
+    kernel, pidfds = Kernel(monkeypatch, 4 * [[PID]]), []
+
+    def send(pidfd, number):
+        pidfds.append((pidfd, number))
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(ptrace.signal, "pidfd_send_signal", send)
+    answer(monkeypatch, [PID])
+    if error is ProcessLookupError:
+        with pytest.raises(ProcessLookupError):
+            Seizure(PID, 99, 20).stop()
+        assert kernel.requests == []
+    else:
+        assert Seizure(PID, 99, 20).stop().threads == 1
+    assert pidfds == [(99, 0)]
+
+
+def test_no_thread_is_interrupted_where_the_check_raises_and_it_is_called_once(monkeypatch):
+    kernel, checked = Kernel(monkeypatch, [[PID], [PID], [PID], [PID, SECOND], [PID, SECOND], [PID, SECOND]] * 2), []
+    answer(monkeypatch, [PID, SECOND])
+    assert Seizure(PID, None, 20, checked.append).stop().threads == 2
+    assert checked == [PID]
+    kernel.requests.clear()
+
+    def refuse(_pid):
+        raise NotPaused("not now")
+
+    with pytest.raises(NotPaused, match="not now"):
+        Seizure(PID, None, 20, refuse).stop()
+    assert kernel.requests == []
+
+
+@pytest.mark.parametrize("refused", [0, PID, SECOND])
+def test_every_thread_is_released_with_its_signal_though_one_was_killed(monkeypatch, refused):
+    requests = []
+    monkeypatch.setattr(
+        ptrace, "_ptrace", lambda *arguments: requests.append(arguments) or 3 * (arguments[1] == refused)
+    )
+    seizure = Seizure(PID, None, 20)
+    seizure._stopped = {PID: 0, SECOND: 10}
+    assert seizure.release() is not bool(refused)
+    assert sorted(requests) == [(ptrace._DETACH, PID, 0), (ptrace._DETACH, SECOND, 10)]
+    assert seizure.release()  # again: there is nothing left
+    assert len(requests) == 2
+
+
+def test_all_threads_but_the_first_are_reaped_without_waiting(monkeypatch):
+    """The exit status of the process belongs to its parent."""
+    Kernel(monkeypatch, 3 * [[PID, SECOND, THIRD]])
+    seizure, reaped = Seizure(PID, None, 20), []
+    seizure._seize_new(set())
+
+    def waitid(id_type, tid, flags):
+        reaped.append((id_type, tid, flags))
+        raise ChildProcessError
+
+    monkeypatch.setattr(ptrace.os, "waitid", waitid)
+    seizure.reap()
+    flags = os.WEXITED | os.WNOHANG | 0x40000000  # __WALL
+    assert reaped == [(os.P_PID, SECOND, flags), (os.P_PID, THIRD, flags)]
+
+
+def test_the_exit_status_of_a_child_that_is_killed_while_it_is_stopped_is_left_for_its_parent():
+    need_root()
+    with subprocess.Popen(["sleep", "100"]) as process:
+        with pytest.raises(ProcessLookupError):
+            Seizure(process.pid, None, 20, lambda pid: os.kill(pid, signal.SIGKILL)).stop()
+        assert process.wait(20) == -signal.SIGKILL

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
 import psutil
 import pytest
 
-from memtui.probes.pause.watchdog import LONGEST_S
+from memtui.probes.pause import watchdog
+from memtui.probes.pause.watchdog import FUSE_S, LONGEST_S, PATIENT_FUSE_S
 from memtui.recording.supervisor.launch import SAMPLER_KILLED
 from memtui.session.session import Session
 from tests.support.cgroups import freezer
@@ -36,6 +41,35 @@ with Pauser(watchdog=Watchdog(longest_s=longest_s)) as pauser:
         with pauser.paused(pid):
             time.sleep(hold_s)
         print("let go", flush=True)
+"""
+# In a process of its own: were it held up for too long, the timer would kill it.
+_STATES = """
+import ctypes, json, os, sys, threading
+from memtui.probes.pause.watchdog import Watchdog, _libc, _Times
+os.setpriority(os.PRIO_PROCESS, 0, int(sys.argv[1]))
+before = len(os.listdir("/proc/self/fd"))
+watchdog = Watchdog()
+def state():
+    fuse, beat = _Times(), _Times()
+    answers = _libc.timer_gettime(watchdog._timer, ctypes.byref(fuse)), \
+        _libc.timerfd_gettime(watchdog._beats, ctypes.byref(beat))
+    assert answers == (0, 0), answers
+    return [fuse.value_s + fuse.value_ns > 0, beat.interval_ns, watchdog._since_ns]
+states = [state()]
+for _ in range(2):
+    with watchdog.watching():
+        states.append(state())
+        with watchdog.watching():
+            states.append(state())
+        states.append(state())
+    states.append(state())
+inheritable = os.get_inheritable(watchdog._beats)
+fuse_ns, timer = watchdog._fuse.value_s * 10**9 + watchdog._fuse.value_ns, watchdog._timer
+watchdog.close()
+watchdog.close()
+left = [thread.name for thread in threading.enumerate()], len(os.listdir("/proc/self/fd")) - before
+deleted = _libc.timer_gettime(timer, ctypes.byref(_Times())) < 0
+print(json.dumps([states, inheritable, fuse_ns, left, deleted]))
 """
 TRIES = 12
 
@@ -69,6 +103,48 @@ def stop_while_it_holds(sampler: int, pid: int) -> None:
         if is_held(pid):
             return
         os.kill(sampler, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    ("priority", "fuse_s"),
+    [(0, PATIENT_FUSE_S), (1, PATIENT_FUSE_S), pytest.param(-1, FUSE_S, marks=needs_root)],
+)
+def test_the_timer_runs_during_pauses_only_and_is_gone_in_the_end(priority, fuse_s):
+    """A process that pauses nobody is not killed, and does not wake up; with a low priority it has longer."""
+    argv = [sys.executable, "-c", _STATES, str(priority)]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    (idle, *states), inheritable, fuse_ns, left, deleted = json.loads(ended.stdout)
+    assert idle == [False, 0, None]
+    for *during, after in (states[:4], states[4:]):
+        assert [(armed, beat_ns) for armed, beat_ns, _ in during] == [(True, 100_000_000)] * 3
+        assert during[0][2] == during[1][2] == during[2][2] is not None, "a nested pause does not begin anew"
+        assert after == idle
+    assert states[4][2] > states[0][2]
+    assert (inheritable, fuse_ns, left, deleted) == (False, fuse_s * 1e9, [["MainThread"], 0], True)
+
+
+def test_a_timer_is_deleted_where_the_kernel_refuses_the_other_one(monkeypatch):
+    calls = []
+
+    class Refuses:
+        def timer_create(self, _clock, _event, timer):
+            timer._obj.value = 7
+            return 0
+
+        def timerfd_create(self, *_):
+            ctypes.set_errno(errno.EMFILE)
+            return -1
+
+        def timer_delete(self, timer):
+            calls.append(timer.value)
+
+    monkeypatch.setattr(watchdog, "_libc", Refuses())
+    threads = threading.active_count()
+    with pytest.raises(OSError, match="Too many open files"):
+        watchdog.Watchdog()
+    assert calls == [7]
+    assert threading.active_count() == threads
 
 
 @needs_root
