@@ -11,13 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
 from memtui.core.procfs import has_ended
 from memtui.core.worker_thread import WorkerThread
 from memtui.probes.pause import pauser as pauser_module
-from memtui.probes.pause.pauser import NotPaused, Pauser, PauseRefused
+from memtui.probes.pause.pauser import NotPaused, Pause, Pauser, PauseRefused
 from memtui.probes.pause.ptrace import BUSY, ENDING, EXEC, Seizure
 from tests.support.pagetable_targets import need_root
 from tests.support.paused import Counter, VforkParent, state, tasks, tracer
@@ -369,6 +370,136 @@ def test_a_process_that_another_thread_of_this_one_traces_is_not_called_starting
         earlier.release()
     with pauser.paused(counter.pid):
         counter.assert_stands()
+
+
+class Kernel:
+    """Stops and releases processes that are nobody's, and notes in which order."""
+
+    FIRST, SECOND = (1 << 22) + 10, (1 << 22) + 11
+
+    def __init__(self, monkeypatch, errors=None, clean=True):
+        self.calls: list[tuple[str, int]] = []
+        self._errors, self._clean = errors or {}, clean
+        monkeypatch.setattr(Seizure, "stop", lambda seizure: self._stop(seizure))
+        monkeypatch.setattr(Seizure, "release", lambda seizure: self._release(seizure))
+        self._others = set(threading.enumerate())
+
+    def _stop(self, seizure):
+        seizure.start_ns = time.monotonic_ns()
+        if seizure.pid in self._errors:
+            raise self._errors[seizure.pid]
+        self.calls.append(("stop", seizure.pid))
+        return Pause(seizure.start_ns, time.monotonic_ns(), threads=1)
+
+    def _release(self, seizure):
+        self.calls.append(("release", seizure.pid))
+        if isinstance(self._clean, Exception):
+            raise self._clean
+        return self._clean
+
+    def threads(self) -> list[str]:
+        return [thread.name for thread in set(threading.enumerate()) - self._others]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_tracing_thread_is_used_again_unless_a_thread_of_the_target_was_killed(monkeypatch, clean):
+    """Such a thread stays traced, unseen by its parent, until the tracing thread ends."""
+    kernel = Kernel(monkeypatch, clean=clean)
+    monkeypatch.setattr(pauser_module, "_END_S", 20)
+    with Pauser() as pauser:
+        for n in range(1, 4):
+            began_ns = time.monotonic_ns()
+            with pauser.paused(kernel.FIRST, deadline_s=20) as pause:
+                assert kernel.threads() == ["memtui-pause"]
+                assert kernel.calls[2 * n - 2 :] == [("stop", kernel.FIRST)]
+            assert kernel.calls[2 * n - 1 :] == [("release", kernel.FIRST)]
+            assert 0 < pause.paused_ns <= time.monotonic_ns() - began_ns
+            assert kernel.threads() == (["memtui-pause"] if clean else [])
+    assert kernel.threads() == []
+
+
+@pytest.mark.parametrize("error", [NotPaused("late"), PauseRefused("no"), ProcessLookupError("gone")], ids=repr)
+def test_one_that_is_not_paused_prevents_no_pause_of_another(monkeypatch, error):
+    kernel = Kernel(monkeypatch, {Kernel.FIRST: error})
+    monkeypatch.setattr(
+        pauser_module, "refusal", lambda _pid: PauseRefused("not asked: a thread of it was interrupted")
+    )
+    monkeypatch.setattr(pauser_module, "_END_S", 20)
+    began_ns = time.monotonic_ns()
+    with Pauser() as pauser, pauser.paused_together({kernel.FIRST: None, kernel.SECOND: None}, 20) as outcomes:
+        assert outcomes[kernel.FIRST] is error
+        assert isinstance(outcomes[kernel.SECOND], Pause)
+        assert kernel.threads() == ["memtui-pause"], "the thread of the other one has ended, and with it all tracing"
+    assert kernel.calls == [("stop", kernel.SECOND), ("release", kernel.SECOND)]
+    assert kernel.threads() == []
+    if not isinstance(error, ProcessLookupError):
+        assert 0 < error.paused_ns <= time.monotonic_ns() - began_ns
+
+
+def test_an_answer_may_come_a_little_after_the_deadline(monkeypatch):
+    kernel = Kernel(monkeypatch)
+    monkeypatch.setattr(pauser_module, "_SLACK_S", 20)
+    with Pauser() as pauser, pauser.paused(kernel.FIRST, deadline_s=0) as pause:
+        assert pause.threads == 1
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["after", "before"])
+def test_an_interrupt_ends_the_tracing_of_what_has_stopped(monkeypatch, first):
+    """Also of a process whose answer was not taken yet."""
+    kernel = Kernel(monkeypatch, {Kernel.FIRST if first else Kernel.SECOND: KeyboardInterrupt()})
+    monkeypatch.setattr(pauser_module, "_END_S", 20)
+    targets = {kernel.FIRST: None, kernel.SECOND: None}
+    with Pauser() as pauser, pytest.raises(KeyboardInterrupt), pauser.paused_together(targets, 20):
+        pytest.fail("the block was entered")
+    if first:  # the kernel releases it when its tracing thread ends
+        assert kernel.calls == [("stop", kernel.SECOND)]
+    else:
+        assert kernel.calls == [("stop", kernel.FIRST), ("release", kernel.FIRST)]
+    assert kernel.threads() == []
+
+
+def test_an_error_of_a_release_is_raised_and_ends_its_thread(monkeypatch):
+    kernel = Kernel(monkeypatch, clean=OSError("no release"))
+    monkeypatch.setattr(pauser_module, "_END_S", 20)
+    with Pauser() as pauser:
+        with pytest.raises(OSError, match="no release"), pauser.paused(kernel.FIRST, deadline_s=20):
+            pass
+        assert kernel.threads() == []
+
+
+def test_the_watchdog_watches_from_before_a_stop_until_after_the_release(monkeypatch):
+    kernel = Kernel(monkeypatch)
+
+    class Watchdog:
+        @contextmanager
+        def watching(self):
+            kernel.calls.append("watched")
+            yield
+            kernel.calls.append("not watched")
+
+        def close(self):
+            kernel.calls.append("closed")
+
+    with Pauser(watchdog=Watchdog()) as pauser, pauser.paused(kernel.FIRST, deadline_s=20):
+        pass
+    stopped, released = ("stop", kernel.FIRST), ("release", kernel.FIRST)
+    assert kernel.calls == ["watched", stopped, released, "not watched", "closed"]
+
+
+def test_what_the_check_raises_ends_the_pause_before_anything_stands_still(counter):
+    need_root()
+    pids = []
+
+    def check(pid):
+        pids.append(pid)
+        raise NotPaused("not now")
+
+    with Pauser(check=check) as pauser:
+        with pytest.raises(NotPaused, match="not now") as caught, pauser.paused(counter.pid, deadline_s=20):
+            pytest.fail("the block was entered")
+        assert caught.value.paused_ns == 0
+        assert pids == [counter.pid]
+    counter.assert_runs()
 
 
 _PAUSES_FOR_EVER = """

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import re
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -144,9 +147,11 @@ def test_no_thread_is_interrupted_where_the_check_raises_and_it_is_called_once(m
     def refuse(_pid):
         raise NotPaused("not now")
 
+    seizure = Seizure(PID, None, 20, refuse)
     with pytest.raises(NotPaused, match="not now"):
-        Seizure(PID, None, 20, refuse).stop()
+        seizure.stop()
     assert kernel.requests == []
+    assert seizure.start_ns is None, "nothing stood still"
 
 
 @pytest.mark.parametrize("refused", [0, PID, SECOND])
@@ -157,7 +162,7 @@ def test_every_thread_is_released_with_its_signal_though_one_was_killed(monkeypa
     )
     seizure = Seizure(PID, None, 20)
     seizure._stopped = {PID: 0, SECOND: 10}
-    assert seizure.release() is not bool(refused)
+    assert seizure.release() is (not refused)
     assert sorted(requests) == [(ptrace._DETACH, PID, 0), (ptrace._DETACH, SECOND, 10)]
     assert seizure.release()  # again: there is nothing left
     assert len(requests) == 2
@@ -185,3 +190,18 @@ def test_the_exit_status_of_a_child_that_is_killed_while_it_is_stopped_is_left_f
         with pytest.raises(ProcessLookupError):
             Seizure(process.pid, None, 20, lambda pid: os.kill(pid, signal.SIGKILL)).stop()
         assert process.wait(20) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("result", "error"), [(0, 0), (-1, errno.ESRCH)])
+def test_an_error_number_of_an_earlier_call_is_not_taken_for_one_of_this(monkeypatch, result, error):
+    monkeypatch.setattr(ptrace, "_libc", SimpleNamespace(ptrace=lambda *_: result))
+    ctypes.set_errno(errno.ESRCH)
+    assert ptrace._ptrace(ptrace._DETACH, PID) == error
+
+
+@pytest.mark.parametrize("code", [os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED])
+def test_a_process_that_ends_after_another_thread_has_stopped_is_not_paused(monkeypatch, code):
+    monkeypatch.setattr(ptrace.os, "waitid", lambda *_: SimpleNamespace(si_code=code))
+    monkeypatch.setattr(ptrace.os, "waitpid", lambda *_: pytest.fail("its exit status is its parent's"))
+    with pytest.raises(ProcessLookupError):
+        Seizure(PID, None, 20)._has_stopped(PID)

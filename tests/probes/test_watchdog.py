@@ -63,6 +63,7 @@ for _ in range(2):
             states.append(state())
         states.append(state())
     states.append(state())
+assert watchdog._thread.daemon, 'the process could not end without close'
 inheritable = os.get_inheritable(watchdog._beats)
 fuse_ns, timer = watchdog._fuse.value_s * 10**9 + watchdog._fuse.value_ns, watchdog._timer
 watchdog.close()
@@ -122,6 +123,11 @@ def test_the_timer_runs_during_pauses_only_and_is_gone_in_the_end(priority, fuse
         assert after == idle
     assert states[4][2] > states[0][2]
     assert (inheritable, fuse_ns, left, deleted) == (False, fuse_s * 1e9, [["MainThread"], 0], True)
+
+
+def test_times_are_seconds_and_the_nanoseconds_of_the_rest():
+    times = watchdog._times(1.5, 20.25)
+    assert (times.value_s, times.value_ns, times.interval_s, times.interval_ns) == (1, 5 * 10**8, 20, 25 * 10**7)
 
 
 def test_a_timer_is_deleted_where_the_kernel_refuses_the_other_one(monkeypatch):
