@@ -89,6 +89,28 @@ def other_observers(sys_root: Path = SYS) -> tuple[str, ...]:
     return tuple(sorted(set(_running(sys_root))))
 
 
+def describe_others(others: tuple[str, ...], reads_notes: bool, *, sampled: bool) -> str:
+    """Return a notice for the user about the kernel's own observers.
+
+    Args:
+        others: their names; none: they ended.
+        reads_notes: the tracker reads what they note in page frames.
+        sampled: it reads a part of the memory in each window.
+    """
+    if not others:
+        return "nobody else clears accessed bits any more: the page sets are exact again"
+    who = f"{', '.join(others)} runs on this machine and clears accessed bits, too"
+    if not reads_notes:
+        return f"{who}: touched pages may be missed"
+    if sampled:
+        return f"{who}; memtui reads back what it notes, and where a note is of several pages, the interval is wider"
+    return (
+        f"{who}; memtui reads back what it notes about pages touched lately, and about private memory of up to 64 MiB. "
+        "Others that are first touched in a window may be missed: where they are many, or in large folios, the window "
+        "is called approximate"
+    )
+
+
 def _running(sys_root: Path) -> Iterator[str]:
     for state in sys_root.glob("kernel/mm/damon/admin/kdamonds/*/state"):
         if _read(state) in _ON:

@@ -86,6 +86,44 @@ def test_the_window_in_which_another_observer_begins_is_approximate(target, monk
     assert windows[1].status is Status.APPROXIMATE
 
 
+def test_nobody_has_to_ask_who_else_observes(target, monkeypatch):
+    """Neither ``notice`` nor ``start_round`` is called: the tracker finds out by itself."""
+    need_pagetable()
+    there = ["DAMON (kdamond 6)"]
+    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.other_observers", lambda: tuple(there))
+    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker._LOOK_EVERY_NS", 0)
+    target.touch_for_ever(100, 100, seed=3)
+    with PageTableTracker("soft-dirty") as tracker:
+        observer = Observer(tracker, notices=False)
+        observer.start(target.pid)
+        assert tracker._walker.reads_young_flags
+        assert observer.window(target.pid).status is Status.OK, "it was there from the start"
+        there.append("DAMON (kdamond 7)")
+        window = observer.window(target.pid)
+        observer.close()
+    assert window.status is Status.APPROXIMATE
+    assert "DAMON (kdamond 7) began a moment ago" in window.reason
+
+
+def test_a_window_is_approximate_where_what_another_observer_notes_cannot_be_read(target, monkeypatch):
+    need_pagetable()
+    there: list[str] = []
+    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.other_observers", lambda: tuple(there))
+    monkeypatch.setattr(Walker, "knows_page_frames", property(lambda walker: False))
+    target.touch_for_ever(100, 100, seed=3)
+    windows = []
+    for names in ([], ["DAMON (kdamond 7)"]):
+        there[:] = names
+        with PageTableTracker("soft-dirty") as tracker:
+            observer = Observer(tracker)
+            observer.start(target.pid)
+            target.let_run(0.01)
+            windows.append(observer.window(target.pid))
+            observer.close()
+    assert [window.status for window in windows] == [Status.OK, Status.APPROXIMATE]
+    assert "DAMON (kdamond 7) takes accessed bits, and its notes cannot be read here" in windows[1].reason
+
+
 def test_pages_that_another_observer_took_are_read_back(target, monkeypatch):
     """Against the DAMON of this machine: with the second look nothing is missing, or the window's assertion fails."""
     need_pagetable()

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from memtui.core.page_set import PageSet
+from memtui.probes.pages.pagetable.first_accesses import FirstAccessReader
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.tracker_state import Tracked
+from memtui.probes.pages.pagetable.walk_result import Walk
 from memtui.probes.pages.tlb_flush import COLD, OFF, UNFLUSHED, Handle
 
 NONE = PageSet.empty()
+_EXTENTS = np.empty(0, np.uint64), np.empty(0, np.uint64)
+EMPTY = Walk(NONE, NONE, (1, 1), vmas=0, mappings=None, changed=0, errors=0, anonymous=_EXTENTS, hugetlb=_EXTENTS)
 
 
 def pages(first: int, count: int) -> PageSet:
@@ -19,7 +23,7 @@ def pages(first: int, count: int) -> PageSet:
 
 @pytest.fixture
 def tracked() -> Tracked:
-    return Tracked(Handle(1, -1, -1), (1, 1), False, RecentPages())
+    return Tracked(Handle(1, -1, -1), (1, 1), False, RecentPages(), FirstAccessReader(EMPTY))
 
 
 def test_pages_that_were_cleared_stay_unflushed_until_a_flush(tracked):

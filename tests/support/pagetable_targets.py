@@ -190,12 +190,13 @@ def _is_idle(pid: int, page: int) -> bool:
 class Observer:
     """Takes windows of a target with a tracker, paused."""
 
-    def __init__(self, tracker) -> None:
-        self.tracker = tracker
+    def __init__(self, tracker, *, notices: bool = True) -> None:
+        self.tracker, self._notices = tracker, notices
         self.pauser = Pauser()
 
     def start(self, pid: int) -> None:
-        self.tracker.notice()
+        if self._notices:
+            self.tracker.notice()
         self.tracker.prepare(pid)
         self.paused(pid, lambda: self.tracker.start(pid, vmas_of(pid)))
 

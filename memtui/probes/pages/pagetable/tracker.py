@@ -16,10 +16,11 @@ from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Capability, Status, Vma
 from memtui.core.units import size
-from memtui.probes.competing_observers import other_observers
+from memtui.probes.competing_observers import describe_others, other_observers
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
+from memtui.probes.pages.pagetable.first_accesses import FirstAccessReader
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
-from memtui.probes.pages.pagetable.rearm import Rearmed, Rearmer
+from memtui.probes.pages.pagetable.rearm import FULL, Rearmed, Rearmer
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.sampled_parts import PartReader
 from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked, is_little
@@ -110,19 +111,7 @@ class PageTableTracker:
         if others == self._others:
             return ""
         self._others = others
-        if not others:
-            return "nobody else clears accessed bits any more: the page sets are exact again"
-        who = f"{', '.join(others)} runs on this machine and clears accessed bits, too"
-        if not self._walker.knows_page_frames:
-            return f"{who}: touched pages may be missed"
-        if self._sample is not None:
-            return (
-                f"{who}; memtui reads back what it notes, and where a note is of several pages, the interval is wider"
-            )
-        return (
-            f"{who}; memtui reads back what it notes about pages touched lately. Those first touched in a window may "
-            "be missed; where pages of large folios may be, the window is called approximate"
-        )
+        return describe_others(others, self._walker.knows_page_frames, sampled=self._sample is not None)
 
     def set_interval(self, interval_ns: int | None) -> None:
         """Do nothing: windows may be of any length."""
@@ -138,6 +127,7 @@ class PageTableTracker:
             TrackerError: its page tables cannot be read.
         """
         self.forget(pid)
+        self._look_for_others()
         handle = Handle.open(pid)
         blocks, sample, first = blocks_of(pid), None, None
         if self._sample is not None:
@@ -155,7 +145,7 @@ class PageTableTracker:
             self._walker.forget(pid)
             raise
         tracked = self._tracked[pid] = Tracked(
-            handle, walk.address_space, mostly_cleared, RecentPages(walk.pages), sample
+            handle, walk.address_space, mostly_cleared, RecentPages(walk.pages), FirstAccessReader(walk), sample
         )
         self._record_resident(tracked, walk)
         self._split.prepare(1 + len(tracked.cuts), pages=tracked.resident_pages)
@@ -196,7 +186,7 @@ class PageTableTracker:
         else:
             shared, began_ns = users is not None and users.some_run, time.monotonic_ns()
             flush = self._rearmer.clear_all(tracked.handle, bits.walk, shared=shared)
-            tracked.record_clear(bits.touched, flush, PageSet.empty(), time.monotonic_ns() - began_ns)
+            tracked.record_clear(bits.touched, flush, PageSet.empty(), time.monotonic_ns() - began_ns, full=True)
         tracked.begun = True
 
     def count_mappings(self, pid: int) -> int | None:
@@ -205,6 +195,7 @@ class PageTableTracker:
 
     def start_round(self, processes: int) -> None:
         """Prepare a window of each process, with page frames where there are several. Nothing should be paused."""
+        self._began = ()
         self._look_for_others()
         self._several = processes > 1
         if self._several:
@@ -212,6 +203,7 @@ class PageTableTracker:
         if self._walker.reads_young_flags:
             for tracked in self._tracked.values():
                 tracked.recent.update()
+                tracked.first_accesses.draw()
         largest = max(self._tracked.values(), key=lambda tracked: tracked.resident_pages, default=None)
         if largest is not None:
             self._split.prepare(1 + len(largest.cuts), pages=largest.resident_pages)
@@ -222,15 +214,18 @@ class PageTableTracker:
         self._split.pool.avoid_current_cpu()
 
     def _look_for_others(self) -> None:
-        """Find observers that began in the windows that end now, before the user is told of them (``notice``)."""
-        self._began = ()
-        if self._seen is None or time.monotonic_ns() < self._look_due_ns:
+        """Find observers that began in the windows that end now, before the user is told of them (``notice``).
+
+        No window relies on the caller for this: not on ``notice``, and not on ``start_round``.
+        """
+        if time.monotonic_ns() < self._look_due_ns:
             return
         others = other_observers()
         self._look_due_ns = time.monotonic_ns() + _LOOK_EVERY_NS
-        self._began = tuple(who for who in others if who not in self._seen)
+        if self._seen is not None:  # else no window was begun without it
+            self._began += tuple(who for who in others if who not in self._seen)
         self._seen = others
-        if self._began:
+        if others:
             self._walker.reads_young_flags = True
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
@@ -244,6 +239,7 @@ class PageTableTracker:
         if tracked is None or not tracked.begun:
             self.start(pid, vmas)
             return first_window()
+        self._look_for_others()  # where ``start_round`` was not called; else it is rarely due again
         still = self._paused and pid not in self.running
         if not still:
             tracked.cuts = ()
@@ -296,7 +292,7 @@ class PageTableTracker:
         """Return the window. ``users``: of the memory of a paused process."""
         sampled = bits.part.present if bits.part is not None else None
         walk, pages, walked, cleared = bits.walk, bits.touched, bits.walked_ns, time.monotonic_ns()
-        resident = walk.resident if sampled is None else sampled if want_resident else None
+        resident = None if not want_resident else walk.resident if sampled is None else sampled
         tracked.recent.record(pages, walk)
         changed = f"blocks of 2 MiB that changed while they were read: {walk.changed}" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
@@ -346,6 +342,7 @@ class PageTableTracker:
         recent = tracked.recent if self._walker.reads_young_flags else None
         if recent is not None:
             recent.update()
+            want_resident = want_resident or tracked.first_accesses.wants_resident
         files: Future[None] | None = None
         ahead = self._rearmer.clears_ahead(pid) and users.all_traced
         if ahead and not (want_tables or tracked.cuts) and self._walker.restricted:
@@ -363,15 +360,19 @@ class PageTableTracker:
                 want_tables=want_tables,
                 query=recent.pages if recent is not None else None,
             )
-        walked_ns = time.monotonic_ns()
         try:
-            walk = replace(walk, in_doubt=self._split.take_doubts())
+            doubtful_pages, uncertain = self._split.take_doubts(), tracked.uncertain
             if walk.address_space != tracked.address_space:
                 # A new address space begins without accessed bits, so what is set was accessed since the exec.
                 tracked.record_exec(walk.address_space)
-                tracked.recent, noted = RecentPages(), PageSet.empty()
+                tracked.recent, noted, uncertain = RecentPages(), PageSet.empty(), tracked.uncertain
+            if recent is not None:
+                firsts = tracked.first_accesses.read(self._walker, pid, walk, tracked.recent.pages)
+                noted, doubtful_pages = noted.union(firsts.pages), doubtful_pages + firsts.doubtful_pages
+                uncertain = replace(uncertain, unknown=uncertain.unknown.union(firsts.unsure))
+            walk, walked_ns = replace(walk, in_doubt=doubtful_pages), time.monotonic_ns()
             self._record_resident(tracked, walk)
-            return AccessedBits(walk, walk.pages.union(noted), walked_ns, tracked.uncertain, noted, files)
+            return AccessedBits(walk, walk.pages.union(noted), walked_ns, uncertain, noted, files)
         except BaseException:
             if files is not None:
                 files.wait()
@@ -392,14 +393,17 @@ class PageTableTracker:
         finally:
             if files is not None:
                 files.wait()
-        tracked.record_clear(bits.touched, done.flush, done.unknown, time.monotonic_ns() - began_ns)
+        took_ns = time.monotonic_ns() - began_ns
+        tracked.record_clear(bits.touched, done.flush, done.unknown, took_ns, full=done.rearm == FULL)
         return done
 
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
         """Return a sentence about memory that may have been accessed, too; empty where it is little."""
+        who = ", ".join(self._seen or ()) or "another observer"
+        if self._walker.reads_young_flags and not self._walker.knows_page_frames:
+            return f"touched pages may be missed: {who} takes accessed bits, and its notes cannot be read here"
         if is_little(doubtful_bytes := walk.in_doubt * PAGE_BYTES, pages):
             return ""
-        who = ", ".join(self._others) or "another observer"
         return f"about {size(doubtful_bytes)} more may have been touched: {who} took accessed bits"
 
     def _shared_with(self, tracked: Tracked) -> str:

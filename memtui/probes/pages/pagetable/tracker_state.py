@@ -9,6 +9,7 @@ from functools import partial
 from memtui.core.block_sample import BlockSample
 from memtui.core.page_set import PageSet
 from memtui.core.units import size
+from memtui.probes.pages.pagetable.first_accesses import FirstAccessReader
 from memtui.probes.pages.pagetable.maps_text import MappingTable
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.walk_result import Walk
@@ -56,6 +57,7 @@ class Tracked:
     address_space: tuple[int, int]
     mostly_cleared: bool  # most accessed bits were cleared before the first pause
     recent: RecentPages
+    first_accesses: FirstAccessReader
     sample: BlockSample | None = None  # the newest, which may have more parts than that of the last window
     small_page_blocks: int = 0  # blocks with a page table, as of the start of the round
     part: int = 0  # the part of the sample whose accessed bits were cleared last
@@ -89,6 +91,7 @@ class Tracked:
         self.address_space = address_space
         self.generation += 1
         self.uncertain = Uncertain()
+        self.first_accesses.record_clear()
 
     def record_resident(self, resident: PageSet) -> None:
         """Forget pages that are not there any more: no translation of them is left."""
@@ -97,11 +100,15 @@ class Tracked:
             there = unflushed.difference(unflushed.difference(resident))
             self.uncertain = replace(self.uncertain, unflushed=there)
 
-    def record_clear(self, pages: PageSet, flush: str, unknown: PageSet, took_ns: int = 0) -> None:
+    def record_clear(
+        self, pages: PageSet, flush: str, unknown: PageSet, took_ns: int = 0, *, full: bool = False
+    ) -> None:
         """Record which accessed bits were to be cleared, the flush that came with it, and which bits stayed set.
 
-        ``took_ns``: how long that took.
+        ``took_ns``: how long that took; ``full``: those of all pages were cleared, and the notes of other observers.
         """
+        if full:
+            self.first_accesses.record_clear()
         if pages.page_count >= _FEW_PAGES:
             self.clear_page_ns = max(took_ns / pages.page_count, self.clear_page_ns / 2)
         unflushed = self.uncertain.unflushed.union(pages) if flush == OFF else PageSet.empty()
