@@ -7,12 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from memtui.core.samples import ProcessWindow
 from memtui.probes.pause.pauser import Pauser
 from tests.conftest import LONG
 from tests.support.blocking_calls import CALLS
@@ -129,23 +131,110 @@ def test_a_debugger_keeps_its_hold(program, counter):
     assert "ok" in {w.status for w in sample(counter.pid, 1).of_pid(counter.pid)}, "afterwards it is observed again"
 
 
+# Writes to each of 4096 pages of its own in every round, and computes something of which nothing may get lost.
+_ROUNDS = """
+import ctypes, hashlib, mmap, sys, time
+memory = mmap.mmap(-1, 16 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)
+digest, view = hashlib.sha256(), memoryview(memory)[::4096]
+def rounds(seconds):
+    number, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end or number < 200:
+        number += 1
+        view[:] = bytes([number % 251]) * len(view)
+        if number <= 200:
+            digest.update(view.tobytes())
+        time.sleep(0.002)  # a round is much shorter than a window, and leaves the CPU to other tests
+rounds(float(sys.argv[1]))
+print(digest.hexdigest(), flush=True)
+"""
+_PAGES = 4096
+# Where the dev extra put it: beside this Python, or elsewhere on PATH.
+PY_SPY = shutil.which("py-spy", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
+needs_py_spy = pytest.mark.skipif(PY_SPY is None, reason="py-spy is not installed")
+
+
+def digest() -> str:
+    """Return what the program above prints at its end when nobody watches it."""
+    return subprocess.run([sys.executable, "-c", _ROUNDS, "0"], capture_output=True, text=True).stdout.split()[1]
+
+
+def assert_all_pages(windows: list[ProcessWindow], first: int) -> None:
+    """Each window between the first and the last that is called ``ok`` has all pages that the program writes to."""
+    ok = [window for window in windows[1:-1] if window.status == "ok"]
+    assert len(ok) >= 3
+    for window in ok:
+        assert window.pages is not None
+        pages = window.pages.pages()
+        assert ((pages >= first) & (pages < first + _PAGES)).sum() == _PAGES
+
+
 @needs_tracker
-@pytest.mark.skipif(shutil.which("py-spy") is None, reason="py-spy is not installed")
+@needs_py_spy
 def test_a_profiler_that_pauses_nobody_and_memtui_do_not_mind_each_other(tmp_path):
-    program = "import time\nend = time.monotonic() + 8\n"
-    program += "while time.monotonic() < end: sum(range(10_000))\nprint('whole')"
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as target:
-        flames = tmp_path / "flames.txt"
-        words = ["py-spy", "record", "--nonblocking", "-d", "3", "-r", "100", "-f", "raw", "-o", flames]
-        with subprocess.Popen([*words, "-p", str(target.pid)], stderr=subprocess.DEVNULL) as profiler:
-            stream = sample(target.pid, 2)
-            profiler.wait(30)
+    with subprocess.Popen([sys.executable, "-c", _ROUNDS, "8"], stdout=subprocess.PIPE, text=True) as target:
         assert target.stdout is not None
-        assert target.stdout.readline() == "whole\n"
+        first = int(target.stdout.readline()) >> 12
+        flames = tmp_path / "flames.txt"
+        words = [PY_SPY, "record", "--nonblocking", "-d", "3", "-r", "100", "-f", "raw", "-o", flames]
+        with subprocess.Popen([*words, "-p", str(target.pid)], stderr=subprocess.DEVNULL) as profiler:
+            windows = sample(target.pid, 3, interval_ns=200_000_000).of_pid(target.pid)
+            profiler.wait(30)
+        assert target.stdout.readline().strip() == digest()
     assert target.returncode == 0
-    assert flames.read_text()
-    statuses = [window.status for window in stream.of_pid(target.pid)]
-    assert statuses.count("ok") == len(statuses) > 0
+    assert "rounds" in flames.read_text()
+    assert {window.status for window in windows} == {"ok"}
+    assert_all_pages(windows, first)
+
+
+class Dumps(threading.Thread):
+    """Has py-spy print the stacks of a process over and over; it pauses the process each time.
+
+    Attributes:
+        printed: dumps with the function that runs.
+        refused: errors of the others.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__()
+        self._pid, self._done = pid, threading.Event()
+        self.printed, self.refused = 0, []
+
+    def run(self) -> None:
+        while not self._done.wait(0.02):
+            dump = subprocess.run([PY_SPY, "dump", "-p", str(self._pid)], capture_output=True, text=True)
+            if dump.returncode == 0 and "rounds (" in dump.stdout:
+                self.printed += 1
+            else:
+                self.refused.append(dump.stderr)
+
+    def stop(self) -> None:
+        self._done.set()
+        self.join()
+
+
+@needs_tracker
+@needs_py_spy
+def test_a_profiler_that_pauses_its_target_and_memtui_take_turns():
+    with subprocess.Popen([sys.executable, "-c", _ROUNDS, "8"], stdout=subprocess.PIPE, text=True) as target:
+        assert target.stdout is not None
+        first = int(target.stdout.readline()) >> 12
+        dumps = Dumps(target.pid)
+        dumps.start()
+        try:
+            windows = sample(target.pid, 4, interval_ns=200_000_000).of_pid(target.pid)
+        finally:
+            dumps.stop()
+        wait_until(lambda: tracer(target.pid) == "0")
+        assert state(target.pid) not in "tT"
+        assert target.stdout.readline().strip() == digest()
+    assert target.returncode == 0
+    assert dumps.printed > len(dumps.refused), dumps.refused[:1]
+    lost = [window for window in windows if window.status != "ok"]
+    assert len(lost) < len(windows) / 2
+    assert all(window.reason for window in lost), "a window that is lost says why"
+    assert all(window.pages is None for window in lost if window.status == "denied")
+    assert_all_pages(windows, first)
 
 
 # A sampling profiler (py-spy and others) stops its target for a moment, many times a second.
