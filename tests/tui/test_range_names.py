@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import textwrap
 from types import SimpleNamespace
+
+import pytest
 
 from memtui.analysis.range_uses import uses_of
 from memtui.session.session import Session
@@ -47,6 +51,43 @@ def test_a_stack_has_a_guard_and_a_size_that_was_asked_for():
     later = rows(guard, (4096, 8 * MIB + 4096, "rw-p", ""))
     later[0].first_sample, later[0].last_sample = 20, 30
     assert uses_of(later) == {}, "they were never there together"
+
+
+PYTHON = (-4 * MIB, -3 * MIB, "r-xp", "/usr/lib/libpython3.11.so.1.0")
+
+
+@pytest.mark.parametrize(
+    "name", ["/usr/bin/python3.11", "/opt/libpython3.10.so.1.0", "/a b/python3.13 (deleted)", "/lib/libpython3.12.so"]
+)
+def test_arenas_of_python_lie_side_by_side(name):
+    arenas = (4096, 5 * MIB + 4096, "rw-p", "")
+    assert uses_of(rows((-4 * MIB, -3 * MIB, "r-xp", name), arenas)) == {1: "probably Python heap 1"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "/usr/bin/python3.9", "/usr/bin/python3.13t", "/usr/lib/libpython3.so", "/usr/bin/perl", "/python3.11/a"],
+)
+def test_without_such_a_python_there_are_no_arenas(name):
+    assert uses_of(rows((-4 * MIB, -3 * MIB, "r-xp", name), (4096, 5 * MIB + 4096, "rw-p", ""))) == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (4096, 5 * MIB + 8192, "rw-p", ""),  # malloc maps a page more than was asked for
+        (0, 5 * MIB, "rw-p", ""),  # an allocator that takes huge pages
+        (4096, 64 * MIB + 4096, "rw-p", ""),  # a buffer of a library
+        (4096, 24 * MIB + 4096, "rw-p", ""),  # three stacks without guards between them
+        (4096, 5 * MIB + 4096, "rw-s", ""),
+        (4096, 5 * MIB + 4096, "r--p", ""),
+        (4096, 5 * MIB + 4096, "rwxp", ""),
+        (4096, 5 * MIB + 4096, "rw-p", "[anon:cpython:pymalloc]"),
+        (4096, 5 * MIB + 4096, "rw-p", "/data"),
+    ],
+)
+def test_what_others_map_is_not_called_the_heap_of_python(other):
+    assert uses_of(rows(PYTHON, other)) == {}
 
 
 def test_shared_anonymous_memory_is_called_so_and_not_by_a_file_that_nobody_has():
@@ -106,3 +147,51 @@ def test_stacks_and_heaps_of_the_threads_of_a_program_have_names(tmp_path):
     heaps = [size for row, size in sizes.items() if uses.get(row, "").startswith("malloc heap")]
     assert len(heaps) >= 3
     assert max(heaps) <= 64 * MIB
+
+
+# The interpreter itself tells how many arenas it has.
+OBJECTS = """
+    import sys, time
+    kept = [[number] for number in range(400_000)]
+    sys._debugmallocstats()
+    print("there", file=sys.stderr, flush=True)
+    while True:
+        for part in kept:
+            part[0] += 1
+        time.sleep(0.1)
+"""
+
+
+@needs_root
+@needs_tracker
+@pytest.mark.parametrize("allocator", ["pymalloc", "malloc"])
+def test_the_heap_of_python_has_a_name_where_python_has_one(tmp_path, allocator):
+    target = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(OBJECTS)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONMALLOC": allocator},
+    )
+    try:
+        says = "".join(iter(target.stderr.readline, "there\n"))
+        session = tmp_path / "s.memtui"
+        recorder = start("record", target.pid, "-o", session, "--interval", "0.3", "--max-overhead", "none")
+        wait_for_samples(session, 2).close()
+        code, _, errors = stop(recorder)
+        assert code == 0, errors
+    finally:
+        target.kill()
+        target.communicate()
+    reader = Session(session)
+    every = reader.vmas.rows()
+    reader.close()
+    uses = uses_of(every)
+    named = [row for row in every if uses.get(row.id, "").startswith("probably Python heap")]
+    if allocator == "malloc":
+        assert "# arenas allocated current" not in says
+        assert named == []
+        return
+    arenas = int(re.search(r"# arenas allocated current *= *([\d,]+)", says)[1].replace(",", ""))
+    # The first arenas lie beside memory of another kind.
+    assert sum(row.end - row.start for row in named) <= arenas * MIB
+    assert sum(row.end - row.start for row in named) >= arenas * MIB / 2
