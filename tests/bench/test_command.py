@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 
@@ -33,6 +34,7 @@ from tests.support.networks import write_networks
 
 COMMAND = (sys.executable, "-m", "memtui")
 FAST = ("--windows", "2", "--seconds", "0.05", "--threads", "1", "--cache", "warm", "--warm-up", "0.1")
+SILENT_S = 10.0 + 1.0  # without a terminal: a line every 9 s, and a second for a machine that is busy
 
 
 def rows_in(path) -> list[dict]:
@@ -224,6 +226,39 @@ class TestMeasured:
             r"memtui bench: measuring: 1 of 1, visit 1 of 2, (data|warm-up|window 1 of 1), relu elements=\d+", line
         )
         assert out == "", "standard output is for the document"
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            # Small images and short windows see the same sooner, but for what is left out at the end of a minute.
+            ("--grid", "size=32", "--seconds", "0.02", "--warm-up", "0.02", "--threads", "1"),
+            pytest.param((), marks=pytest.mark.slow),
+        ],
+    )
+    def test_a_quick_look_at_resnet50_ends_in_a_minute_and_is_never_silent(self, tmp_path, options):
+        argv = [*COMMAND, "bench", "resnet50", "--quick", "--no-tui", "--json", "--db", str(tmp_path / "a.db")]
+        start_s = time.monotonic()
+        at_s = [start_s]
+        with (tmp_path / "out").open("w+") as out:
+            with subprocess.Popen([*argv, *options], stdout=out, stderr=subprocess.PIPE, text=True) as bench:
+                lines = []
+                for line in bench.stderr:
+                    lines.append(line)
+                    at_s.append(time.monotonic())
+            at_s.append(time.monotonic())
+            assert bench.returncode == 0, lines
+            out.seek(0)
+            document = json.load(out)
+        longest_gap_s = max(after - before for before, after in pairwise(at_s))
+        assert longest_gap_s < SILENT_S, f"silent for {longest_gap_s:.1f} s: {lines}"
+        assert at_s[-1] - start_s < 90, "a minute, on a machine that others keep busy"
+        assert all(line.startswith("memtui bench: ") for line in lines)
+        assert (document["parameters"], document["convolutions"]) == (25_557_032, 53)
+        assert document["macs"] == (85_458_944 if options else 4_089_184_256)
+        covered = document["covered"]["all"]
+        assert covered["of_calls"] == 174
+        assert 0 < covered["operators"] <= covered["of_operators"]
+        assert document["network_ns"] > 0
 
     def test_a_second_bench_on_the_device_names_the_first(self, tmp_path):
         argv = [*COMMAND, "bench", "relu", *FAST, "--db", str(tmp_path / "a.db"), "--seconds", "20"]
