@@ -10,6 +10,7 @@ from torch.utils.data import TensorDataset
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
+from memtui.recording.tracer import tensor_registry
 from memtui.recording.tracer.tensor_registry import LastingTensors, build_registry, located
 from memtui.reports.allocation_summary import LargestTensor, of_it
 from memtui.reports.report import build_report
@@ -30,6 +31,16 @@ def test_the_data_set_that_has_a_tensor():
     assert registry.others[located(alone)[1]].part == "float32[500, 3]"
     del data
     assert not [name for name in lasting.holders().values() if name == "TensorDataset.tensors"]
+
+
+def test_a_data_set_that_comes_later_is_there_after_the_next_search(monkeypatch):
+    monkeypatch.setattr(tensor_registry, "_REST_FACTOR", 0)  # each call searches
+    lasting = LastingTensors()
+    lasting.now()
+    data = TensorDataset(torch.zeros(2000, 64, dtype=torch.int64))
+    assert not [tensor for tensor in lasting.now() if tensor is data.tensors[0]], "it may be a batch"
+    assert [tensor for tensor in lasting.now() if tensor is data.tensors[0]]
+    assert lasting.holders()[located(data.tensors[0])[1]] == "TensorDataset.tensors"
 
 
 def test_a_category_is_named_after_what_most_of_it_is():
