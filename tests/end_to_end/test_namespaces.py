@@ -19,19 +19,10 @@ from memtui.core.errors import UserError
 from memtui.recording import targets
 from memtui.session.session import Session
 from tests.support.cli import memtui
-from tests.support.live import assert_exact, needs_root, needs_tracker
+from tests.support.live import assert_exact, needs_root, needs_tracker, pattern_argv
 
 UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-PATTERN = (
-    sys.executable,
-    "-m",
-    "memtui.study.workloads.access_patterns",
-    "random",
-    "--pages",
-    "4000",
-    "--touched",
-    "1000",
-)
+PATTERN = pattern_argv("random", "--pages", 4000, "--touched", 1000)
 can_unshare = pytest.mark.skipif(
     shutil.which("unshare") is None
     or subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode != 0,

@@ -27,7 +27,17 @@ from memtui.recording.sampler.commands import SamplerConfig
 from memtui.recording.supervisor import sudo
 from memtui.session.session import Session
 from tests.support.folders import names_in
-from tests.support.live import assert_exact, gone, needs_root, needs_tracker, part, pattern, runs, wait_for_samples
+from tests.support.live import (
+    assert_exact,
+    gone,
+    needs_root,
+    needs_tracker,
+    part,
+    pattern,
+    pattern_argv,
+    runs,
+    wait_for_samples,
+)
 from tests.support.repository import ROOT
 from tests.support.terminals import Terminal
 from tests.support.users import NO_PASSWORD, PASSWORD, User, own_process, temporary_user
@@ -505,8 +515,7 @@ def test_the_capabilities_of_a_running_sampler(tmp_path):
     """As root without sudo, too; the windows meanwhile are exact on another user's process."""
     words = ("random", "--pages", 4000, "--touched", 1000, "--seed", 5)
     nobody = pwd.getpwnam("nobody")
-    command = ["setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups", sys.executable]
-    command += ["-P", "-m", "memtui.study.workloads.access_patterns", *map(str, words)]
+    command = ["setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups", *pattern_argv(*words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as target:
         try:
             assert target.stdout is not None

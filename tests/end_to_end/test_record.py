@@ -31,6 +31,7 @@ from tests.support.live import (
     needs_tracker,
     part,
     pattern,
+    pattern_argv,
     runs,
     start,
     stop,
@@ -99,7 +100,7 @@ def test_every_window_is_exactly_the_truth(mode, pages, touched, session):
 def test_a_tree_with_births_and_deaths(session):
     source = (
         "import os, subprocess, sys, time\n"
-        "words = [sys.executable, '-m', 'memtui.study.workloads.access_patterns', 'loop', '--pages', '500']\n"
+        f"words = {pattern_argv('loop', '--pages', 500)}\n"
         "for _ in range(2):\n"
         "    child = subprocess.Popen(words, stdout=subprocess.DEVNULL); time.sleep(1.2); child.kill(); child.wait()\n"
     )
@@ -192,8 +193,8 @@ def test_a_signal_ends_a_recording_in_order(number, session):
     ["memtui.recording.sampler", pytest.param("memtui.recording.recorder", marks=pytest.mark.slow), "memtui"],
 )
 def test_kill_9_of_any_part_frees_the_target(victim, session):
-    """Rounds from MEMTUI_CHAOS (default 3) at random moments; 100 by hand are in docs/internals/measurements.md."""
-    for round_ in range(int(os.environ.get("MEMTUI_CHAOS", "3"))):
+    """Rounds from MEMTUI_CHAOS (default 2) at random moments; 100 by hand are in docs/internals/measurements.md."""
+    for round_ in range(int(os.environ.get("MEMTUI_CHAOS", "2"))):
         path = session.with_name(f"{round_}.memtui")
         with pattern("loop", "--pages", 5000) as truth:
             child = start("record", truth["pid"], "-o", path, "--interval", "0.02")

@@ -452,7 +452,7 @@ def test_the_order_to_the_sampler_says_how_long(tmp_path, monkeypatch, words, mo
 @needs_tracker
 def test_on_the_command_line(tmp_path):
     """With 5 ms for a hundred thousand pages that are all touched; the memory is the program's to grow."""
-    with pattern("loop", "--pages", 150_000) as truth:
+    with pattern("loop", "--pages", 150_000, rest_s=0) as truth:
         path = tmp_path / "s.memtui"
         argv = ("record", truth["pid"], "-o", path, "--duration", 4, "--interval", 0.2, "--max-pause", 0.005)
         child = start(*argv)
@@ -465,7 +465,7 @@ def test_on_the_command_line(tmp_path):
 @needs_tracker
 def test_numbers_stay_near_the_truth():
     """A window that is not held misses what is touched between reading and clearing, and nothing else."""
-    with pattern("loop", "--pages", 150_000) as truth:
+    with pattern("loop", "--pages", 150_000, rest_s=0) as truth:
         stream = sample(truth["pid"], 3, interval_ns=200 * MS, max_pause_ns=5 * MS)
     windows = [w for w in stream.of_pid(truth["pid"])[1:] if w.pages is not None]
     assert {w.status for w in windows} == {"approximate"}

@@ -20,16 +20,15 @@ from memtui.core.samples import Process
 from memtui.probes.protected_processes import ProtectedProcesses
 from memtui.recording.sampler.commands import STOP
 from tests.support.folders import names_in
-from tests.support.live import needs_root, needs_tracker, truth_in
+from tests.support.live import needs_root, needs_tracker, pattern_argv, truth_in
 from tests.support.paused import state, tracer
 from tests.support.streams import finish, order_for, sample
 
 pytestmark = pytest.mark.real_clock
 
-_FAMILY = """
+_FAMILY = f"""
 import subprocess, sys
-words = [sys.executable, "-m", "memtui.study.workloads.access_patterns", "random"]
-words += ["--pages", "4000", "--touched", "1000", "--seed"]
+words = {pattern_argv("random", "--pages", 4000, "--touched", 1000)} + ["--seed"]
 children = [subprocess.Popen([*words, str(seed)], stdout=subprocess.PIPE, text=True) for seed in range(3)]
 for child in children: print(child.stdout.readline().strip(), flush=True)
 sys.stdin.read()

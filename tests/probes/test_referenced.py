@@ -6,7 +6,6 @@ import ctypes
 import json
 import os
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from memtui.session.blobs import UNKNOWN_BYTES
 from memtui.session.session import Session
 from memtui.tui.presenters.presenter import Presenter, Room
 from tests.support.cli import memtui
-from tests.support.live import needs_root, needs_tracker, pattern
+from tests.support.live import needs_root, needs_tracker, pattern, pattern_argv
 from tests.support.pagetable_targets import Observer, Target, vmas_of
 from tests.support.sessions import CODE, DATA, HEAP, STACK, hello, messages, write_session
 from tests.support.users import as_other
@@ -229,8 +228,7 @@ def wss_of_pattern(path: Path, truth: dict) -> list[int]:
 @contextmanager
 def pattern_of(other: dict, *words: object):
     """A running access pattern of another user."""
-    command = [sys.executable, "-P", "-m", "memtui.study.workloads.access_patterns", *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, **other) as child:
+    with subprocess.Popen(pattern_argv(*words), stdout=subprocess.PIPE, **other) as child:
         assert child.stdout is not None
         try:
             yield json.loads(child.stdout.readline())

@@ -69,7 +69,7 @@ WITH_SPARE = (
 def test_windows_close_together_wait_for_the_next_pause_where_no_cpu_is_free(interval_s, spare_cpus, held):
     """How many CPUs a target leaves free depends on who else runs here, so it is what is enough that differs."""
     delays_s = []
-    with pattern("random", "--pages", 512, "--touched", 64) as truth:
+    with pattern("random", "--pages", 512, "--touched", 64, rest_s=0) as truth:
         options = Options(int(interval_s * 1e9), "pagetable", duration_ns=int(8 * interval_s * 1e9))
         sampler = subprocess.Popen(
             [sys.executable, "-c", WITH_SPARE.format(spare_cpus)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

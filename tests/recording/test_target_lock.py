@@ -19,7 +19,7 @@ from memtui.recording import registry
 from memtui.recording.sampler.target_lock import TargetLocked, TargetLocks
 from memtui.session.session import Session
 from tests.support.cli import memtui
-from tests.support.live import gone, needs_root, part, pattern, runs, start, stop, wait_for_samples
+from tests.support.live import gone, needs_root, part, pattern, pattern_argv, runs, start, stop, wait_for_samples
 from tests.support.terminals import Terminal
 from tests.support.users import temporary_user
 
@@ -83,7 +83,7 @@ def tree(*options: object, path: Path) -> Iterator[tuple[int, int]]:
     """(PID of a target that is recorded now, with these options; PID of its child, which has RANK)."""
     source = (
         "import os, subprocess, sys, time\n"
-        "words = [sys.executable, '-m', 'memtui.study.workloads.access_patterns', 'loop', '--pages', '300']\n"
+        f"words = {pattern_argv('loop', '--pages', 300)}\n"
         f"child = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ | {{'RANK': '{RANK}'}})\n"
         "print(child.pid, flush=True); child.wait()\n"
     )
@@ -188,7 +188,7 @@ def test_two_that_begin_at_once(tmp_path):
 def test_a_child_that_another_memtui_watches_is_left_out(tmp_path):
     source = (
         "import subprocess, sys, time\n"
-        "words = [sys.executable, '-m', 'memtui.study.workloads.access_patterns', 'loop', '--pages', '300']\n"
+        f"words = {pattern_argv('loop', '--pages', 300)}\n"
         "child = subprocess.Popen(words, stdout=subprocess.DEVNULL); print(child.pid, flush=True)\n"
         "time.sleep(30)\n"
     )
@@ -218,7 +218,7 @@ def test_a_child_that_another_memtui_watches_is_left_out(tmp_path):
 def test_another_users_recording_counts_too(tmp_path):
     """The user watches an own process without root; root, who cannot know of the session, finds the sampler."""
     with temporary_user() as user:
-        source = [sys.executable, "-m", "memtui.study.workloads.access_patterns", "loop", "--pages", "300"]
+        source = pattern_argv("loop", "--pages", 300)
         with user.start(*source) as target:
             path = user.home / "s.memtui"
             argv = ("record", target.pid, "-o", path, "--tracker", "rss", "--interval", "0.1")

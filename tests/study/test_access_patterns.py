@@ -79,6 +79,31 @@ def test_exactly_the_chosen_pages_are_written(mode):
     np.testing.assert_array_equal(memory._bytes[::PAGE_BYTES], expected)
 
 
+@pytest.mark.parametrize(("rest_s", "rests"), [(0.0, 0), (0.004, 10)])
+def test_it_rests_after_each_ms_if_asked_to(rest_s, rests, monkeypatch):
+    """A pass takes 0.4 ms here: after three of them a ms is over."""
+    now_s, slept_s, passes = 0.0, [], [0]
+
+    def elapse(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    def touch() -> None:
+        passes[-1] += 1
+        elapse(0.0004)
+
+    def sleep(seconds: float) -> None:
+        slept_s.append(seconds)
+        passes.append(0)
+        elapse(seconds)
+
+    monkeypatch.setattr(access_patterns.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(access_patterns.time, "sleep", sleep)
+    access_patterns._repeat(touch, 0.0525, rest_s)
+    assert slept_s == [rest_s] * rests
+    assert passes == ([3] * 10 + [2] if rests else [132])
+
+
 @pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists() or os.geteuid() != 0, reason="needs root and /proc/PID/clear_refs"
 )

@@ -26,6 +26,9 @@ from memtui.study.workloads.access_patterns import truth_pages
 Found = TypeVar("Found")
 TRACKED = prove()
 needs_tracker = pytest.mark.skipif(not TRACKED.ok, reason=f"the page-table tracker is out here: {TRACKED.reason}")
+# So long a target sleeps after each ms of accesses: its CPU is left to the tests that run beside, and a window of 20 ms
+# still has several rounds.
+REST_S = 0.004
 TRACKER = ("--tracker", "auto" if os.geteuid() == 0 else "rss")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -49,11 +52,16 @@ def own_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         os.kill(left.memtui_pid, signal.SIGKILL)
 
 
+def pattern_argv(*words: object, rest_s: float = REST_S) -> list[str]:
+    """Return the command line of an access pattern; ``rest_s`` 0: at full speed."""
+    rest = ("--rest-seconds", rest_s) * bool(rest_s)
+    return [sys.executable, "-P", "-m", "memtui.study.workloads.access_patterns", *map(str, (*words, *rest))]
+
+
 @contextmanager
-def pattern(*words: object) -> Iterator[dict[str, Any]]:
+def pattern(*words: object, rest_s: float = REST_S) -> Iterator[dict[str, Any]]:
     """A running access pattern and what it says of itself."""
-    command = [sys.executable, "-m", "memtui.study.workloads.access_patterns", *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(pattern_argv(*words, rest_s=rest_s), stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         try:
             yield json.loads(child.stdout.readline())

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.live import pattern_argv
+
 PASSWORD = "correct horse 7"
 _DROP_IN = Path("/etc/sudoers.d")
 
@@ -136,7 +138,7 @@ NO_PASSWORD = "ALL=(ALL:ALL) NOPASSWD: ALL"
 @contextmanager
 def own_process(user: User, *words: object) -> Iterator[dict]:
     """A pattern that runs as this user, and what it says of itself."""
-    with user.start(sys.executable, "-m", "memtui.study.workloads.access_patterns", *words) as child:
+    with user.start(*pattern_argv(*words)) as child:
         try:
             assert child.stdout is not None
             yield json.loads(child.stdout.readline())

@@ -1,8 +1,8 @@
 """Memory access patterns with a known ground truth, to test trackers with.
 
 ``python -m memtui.study.workloads.access_patterns PATTERN ...`` maps anonymous memory of its own, writes every page
-once, prints one line of JSON that names exactly the pages of the pattern, and then accesses them at full speed until it
-is ended:
+once, prints one line of JSON that names exactly the pages of the pattern, and then accesses them at full speed, or with
+rests (``--rest-seconds``), until it is ended:
 
 * ``loop``: every page (or every ``--stride``-th) over and over;
 * ``random``: a fixed random subset over and over;
@@ -31,6 +31,7 @@ from memtui.study.workloads.system import PAGE_BYTES, map_pages
 
 Pages = NDArray[np.int64]
 _FOREVER = float("inf")
+_WORK_S = 0.001  # between two rests, if any: at least that long, and at least one pass
 
 
 def random_subset(pages: int, touched: int, seed: int) -> Pages:
@@ -108,14 +109,18 @@ def _ranges(memory: _Memory, *ranges: tuple[int, int], step: int = 1) -> dict[st
     return {"ranges": [[first + start, first + end] for start, end in ranges], "step": step}
 
 
-def _repeat(touch: Callable[[], object], seconds: float) -> None:
-    """Call ``touch`` until the time is over, at least once."""
-    if seconds == _FOREVER:
+def _repeat(touch: Callable[[], object], seconds: float, rest_s: float) -> None:
+    """Call ``touch`` until the time is over, at least once; sleep for ``rest_s`` after each ms (0: never)."""
+    if seconds == _FOREVER and not rest_s:
         while True:
             touch()
-    end = time.monotonic() + seconds
+    rested = time.monotonic()
+    end = rested + seconds
     touch()
-    while time.monotonic() < end:
+    while (now := time.monotonic()) < end:
+        if rest_s and now - rested >= _WORK_S:
+            time.sleep(min(rest_s, end - now))
+            rested = time.monotonic()
         touch()
 
 
@@ -125,7 +130,7 @@ def _moving(memory: _Memory, given: argparse.Namespace, parts: list[tuple[int, i
     while True:
         first, last = parts[step % len(parts)]
         _print_truth(memory, given, _ranges(memory, (first, last)), step=step)
-        _repeat(memory.strided(first, last, 1, given.mode), given.step_seconds)
+        _repeat(memory.strided(first, last, 1, given.mode), given.step_seconds, given.rest_seconds)
         used, step = used + given.step_seconds, step + 1
         yield used
 
@@ -137,11 +142,11 @@ def run(given: argparse.Namespace) -> None:
         memory = _Memory(given.pages, huge=given.thp)
         if given.pattern == "loop":
             _print_truth(memory, given, _ranges(memory, (0, given.pages), step=given.stride))
-            _repeat(memory.strided(0, given.pages, given.stride, given.mode), seconds)
+            _repeat(memory.strided(0, given.pages, given.stride, given.mode), seconds, given.rest_seconds)
         else:
             chosen = random_subset(given.pages, given.touched, given.seed)
             _print_truth(memory, given, {"seed": given.seed, "count": given.touched})
-            _repeat(memory.scattered(chosen, given.mode), seconds)
+            _repeat(memory.scattered(chosen, given.mode), seconds, given.rest_seconds)
         return
     if given.pattern == "stairs":
         size, pages = given.pages, given.pages * given.regions
@@ -170,6 +175,8 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--mode", choices=("r", "w", "rw"), default="rw", help="read, write or both (%(default)s)")
     common.add_argument("--thp", action="store_true", help="ask for 2 MiB pages instead of refusing them")
     common.add_argument("--duration", type=_seconds, metavar="S", help="end after S seconds (default: never)")
+    rests = "sleep S seconds after each ms of accesses (default: full speed)"
+    common.add_argument("--rest-seconds", type=_seconds, default=0.0, metavar="S", help=rests)
     add_exit_with_parent(common)
     about = "Memory access patterns with a known truth."
     top = argparse.ArgumentParser(prog="python -m memtui.study.workloads.access_patterns", description=about)
