@@ -67,6 +67,7 @@ LINUX = [
         "memtui.study.workloads",
     ),
 ]
+FORMS = ("csv", "json", "svg", "html", "chrome", "perfetto")
 POSIX = ["termios", "tty", "pty", "syslog"]
 # What no other system has; and what Windows has not.
 MAC = ("darwin", LINUX, (), ())
@@ -101,15 +102,31 @@ def test_report(system, words, session, tmp_path):
     assert "pagetable" in done.stdout
 
 
+@pytest.fixture(scope="module")
+def exported(session, tmp_path_factory):
+    """Return what exports a session in every form on a system, all in one process there, into a folder of each form."""
+
+    def on(system: tuple) -> Path:
+        folder = tmp_path_factory.mktemp(system[0])
+        argv = [["export", str(session), "--to", form, "-o", str(folder / form), "--debug"] for form in FORMS]
+        done = elsewhere(system, f"from memtui.cli.main import main\nsys.exit(max(map(main, {argv!r})))", folder)
+        assert (done.returncode, done.stderr) == (0, "")
+        return folder
+
+    again = on(MAC)
+    folders = {system[0]: on(system) for system in (MAC, WINDOWS)}
+    return lambda system, form: (folders[system[0]] / form, again / form)
+
+
 @pytest.mark.parametrize("system", [MAC, WINDOWS], ids=["mac", "windows"])
-@pytest.mark.parametrize("form", ["csv", "json", "svg", "html", "chrome", "perfetto"])
-def test_export(system, form, session, tmp_path):
-    done = elsewhere(system, command("export", session, "--to", form, "-o", tmp_path / "out", "--debug"), tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    here = elsewhere(MAC, command("export", session, "--to", form, "-o", tmp_path / "again"), tmp_path)
-    assert here.returncode == 0
-    for path in (tmp_path / "out").iterdir():
-        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
+@pytest.mark.parametrize("form", FORMS)
+def test_export(system, form, exported):
+    out, again = exported(system, form)
+    files = sorted(path.name for path in out.iterdir())
+    assert files
+    assert files == sorted(path.name for path in again.iterdir())
+    for name in files:
+        assert (out / name).read_bytes() == (again / name).read_bytes()
 
 
 def test_replay(session, tmp_path):
