@@ -26,7 +26,7 @@ $(VENV)/torch-asked: | $(VENV)/installed
 
 # Hundreds of processes start memtui: what they import is compiled first.
 WORKERS ?= 4
-PYTEST = $(BIN)/python -m compileall -q memtui tests && $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
+PYTEST = $(BIN)/python -m compileall -q -j 0 memtui tests && $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 test: $(VENV)/dev
 	$(PYTEST) -m "not slow"
 

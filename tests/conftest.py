@@ -3,7 +3,7 @@
 Tests marked ``real_clock`` watch, pause or kill real processes against a deadline. One worker runs those of the probes,
 another one those of other rooms, and they alone are run a second time when they fail (``tests/second_try.py``). What
 measures a device (benches, profiles of a placement) is a third worker's, since two at once refuse each other. All other
-modules go to whichever worker is free.
+modules go to whichever worker is free: first those of the whole program, which take longest, then the larger ones.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import gc
 import os
 import shutil
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ settings.load_profile("memtui")
 # Windows come at --interval in tests, as most of them are about windows and not about how many there are.
 # On a machine where tests run beside, what takes a ms alone is held for long now and then.
 NO_BUDGET = 'max-overhead = "none"\nmax-pause = 5\n'
+WHOLE_PROGRAM = "tests/end_to_end/"
+LANES = ("real_clock", "real_clock of probes", "bench")  # groups of several modules
 LONG = os.environ.get("MEMTUI_LONG") == "1"  # make test-long
 
 
@@ -39,11 +43,33 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Return what hands out groups of tests: a group is run by one worker, in order."""
     from xdist.scheduler import LoadScopeScheduling
 
+    config.option.loadscopereorder = False  # not by the number of tests alone: pytest_collection_modifyitems
+
     class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return _group(nodeid.partition("::")[0])
 
     return ByGroup(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have a worker of pytest-xdist list groups in the order in which they are handed out."""
+    if hasattr(config, "workerinput"):
+        items[:] = in_order(items)
+
+
+def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return tests by group, and first the groups that take longest: at the end idle workers wait for the last one."""
+    paths = {item.nodeid: item.nodeid.partition("::")[0] for item in items}
+    counts = Counter(_group(path) for path in paths.values())
+
+    def late(item: pytest.Item) -> tuple[int, bool, int, str]:
+        group = _group(path := paths[item.nodeid])
+        if group in LANES:
+            return LANES.index(group), False, 0, ""
+        return len(LANES), not path.startswith(WHOLE_PROGRAM), -counts[group], group
+
+    return sorted(items, key=late)
 
 
 def pytest_collection_finish() -> None:
