@@ -22,9 +22,10 @@ from tests.support.streams import Stream, sample
 
 pytestmark = pytest.mark.real_clock
 
-# Sleeps and touches for some seconds. The filter kills where the kernel goes on with an interrupted sleep.
+# Sleeps and touches until its standard input is closed, or for so many seconds. The filter kills where the kernel goes
+# on with an interrupted sleep.
 _SLEEPER = """
-import ctypes, os, struct, sys, threading, time
+import ctypes, os, select, struct, sys, threading, time
 kind, seconds = sys.argv[1], float(sys.argv[2])
 libc = ctypes.CDLL(None, use_errno=True)
 def install(restart):
@@ -39,7 +40,7 @@ def ready(): print("ready", os.getpid(), flush=True)
 memory = bytearray(1 << 20)
 def work(seconds):
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and not select.select([0], [], [], 0)[0]:
         memory[:: 4096] = b"1" * 256
         libc.usleep(10000)  # relative: time.sleep has a deadline, and begins anew
 if kind == "many groups": os.setgroups(range(1, 20001))  # its status file has 100 kB
@@ -63,15 +64,15 @@ if kind == "in a child" and libc.prctl(21, 0, 0, 0, 0) == 0: assert os.wait()[1]
 print("whole", flush=True)
 """
 _RESTART_SYSCALL = {"x86_64": 219, "aarch64": 128}
-SECONDS = 5.0
+SECONDS = 60.0
 
 
 @contextmanager
-def sleeper(kind: str, seconds: float = SECONDS) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def sleeper(kind: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The target, and the pid of the process under a filter."""
     number = _RESTART_SYSCALL[platform.machine()]
-    argv = [sys.executable, "-c", _SLEEPER, kind, str(seconds), str(number)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as target:
+    argv = [sys.executable, "-c", _SLEEPER, kind, str(SECONDS), str(number)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
         try:
             assert target.stdout is not None
             word, pid = target.stdout.readline().split()
@@ -79,6 +80,12 @@ def sleeper(kind: str, seconds: float = SECONDS) -> Iterator[tuple[subprocess.Po
             yield target, int(pid)
         finally:
             target.kill()
+
+
+def end(target: subprocess.Popen[str]) -> None:
+    """Have it come to its end by itself."""
+    assert target.stdin is not None
+    target.stdin.close()
 
 
 def told(stream: Stream) -> list[str]:
@@ -90,6 +97,7 @@ def told(stream: Stream) -> list[str]:
 def test_a_target_under_a_filter_is_not_paused_and_lives(kind):
     with sleeper(kind) as (target, pid):
         stream = sample(pid, 2.5)
+        end(target)
         assert target.stdout is not None
         assert target.stdout.readline() == "whole\n"
         assert target.wait(10) == 0
@@ -115,6 +123,7 @@ def test_with_pause_it_is_held_whatever_becomes_of_it():
     """The filter of these tests does what is feared."""
     with sleeper("deadly") as (target, pid):
         stream = sample(pid, 3, hold_filtered=True)
+        end(target)
         assert target.wait(10) == -signal.SIGSYS
     (line,) = told(stream)
     assert line.endswith("it is paused all the same (--pause; --no-pause holds nobody)")
@@ -125,6 +134,7 @@ def test_with_pause_it_is_held_whatever_becomes_of_it():
 def test_a_child_that_is_born_with_a_filter(together):
     with sleeper("in a child") as (target, child):
         stream = sample(target.pid, 2.5, together=together)
+        end(target)
         assert target.stdout is not None
         assert sorted(target.stdout.readline() for _ in range(2)) == ["whole\n", "whole\n"]
         assert target.wait(10) == 0
@@ -155,7 +165,7 @@ def test_strict_mode():
 @needs_tracker
 @pytest.mark.parametrize("held", [False, True], ids=["as usual", "with --pause"])
 def test_the_command_line(held, tmp_path):
-    with sleeper("harmless", 30) as (target, pid):
+    with sleeper("harmless") as (target, pid):
         argv = ("record", pid, "-o", tmp_path / "s.memtui", "--duration", 2, *(["--pause"] if held else []))
         child = start(*argv)
         _, err = child.communicate(timeout=60)
@@ -169,7 +179,7 @@ def test_the_command_line(held, tmp_path):
 @needs_tracker
 def test_a_filter_that_was_installed_after_it_was_asked_for_is_found_before_the_pause(monkeypatch):
     """Also while the process was about to be held: the sleep that the pause would interrupt is left alone."""
-    with sleeper("deadly", 3) as (target, pid):
+    with sleeper("deadly") as (target, pid):
         judge, answers = SyscallFilters.judge, {"first": 0, "second": 0}
 
         def late(filters: SyscallFilters, of: int) -> bool:
@@ -186,6 +196,7 @@ def test_a_filter_that_was_installed_after_it_was_asked_for_is_found_before_the_
             assert (outcome.running, outcome.paused_ns) == (FILTERED, 0)
         assert answers["first"] >= 2
         assert answers["second"] == 2
+        end(target)
         assert target.wait(10) == 0
 
 
