@@ -78,8 +78,11 @@ class Found:
     wrong: list[str] = field(default_factory=list)
 
 
-def stress(seconds: float) -> Found:
-    """Read the target for so long, in all modes in turn. Raises UserError where it cannot be built or run."""
+def stress(seconds: float, phase_s: float = PHASE_S) -> Found:
+    """Read the target for so long, ``phase_s`` in each mode in turn, and in each of them once at least.
+
+    Raises UserError where it cannot be built or run.
+    """
     compiler = shutil.which("cc")
     if os.geteuid() or compiler is None:
         raise UserError("it needs root and a C compiler: it reads the page tables of a program that it builds")
@@ -104,7 +107,7 @@ def stress(seconds: float) -> Found:
                 # Not in this process, which takes its own lock for harmless.
                 with subprocess.Popen([program, str(child.pid), str(about["collapsing"])]) as collapser:
                     try:
-                        _watch(child.pid, about, shared, time.monotonic() + seconds, found)
+                        _watch(child.pid, about, shared, time.monotonic() + seconds, phase_s, found)
                     finally:
                         collapser.kill()
                 child.send_signal(signal.SIGTERM)
@@ -126,14 +129,14 @@ def stress(seconds: float) -> Found:
     return found
 
 
-def _watch(pid: int, about: dict[str, int], shared: mmap.mmap, until: float, found: Found) -> None:
-    for mode in itertools.cycle(MODES):
-        if time.monotonic() >= until:
+def _watch(pid: int, about: dict[str, int], shared: mmap.mmap, until: float, phase_s: float, found: Found) -> None:
+    for number, mode in enumerate(itertools.cycle(MODES)):
+        if number >= len(MODES) and time.monotonic() >= until:
             return
-        _phase(mode, pid, about, shared, min(until, time.monotonic() + PHASE_S), found)
+        _phase(mode, pid, about, shared, phase_s, found)
 
 
-def _phase(mode: str, pid: int, about: dict[str, int], shared: mmap.mmap, until: float, found: Found) -> None:
+def _phase(mode: str, pid: int, about: dict[str, int], shared: mmap.mmap, seconds: float, found: Found) -> None:
     pause = mode != "no-pause"
     tracker = PageTableTracker(rearm=mode if mode in ("working-set", "full") else "auto", paused=pause)
     reader = PageReader(tracker, pause=pause, max_pause_ns=MAX_PAUSE_NS)
@@ -145,7 +148,7 @@ def _phase(mode: str, pid: int, about: dict[str, int], shared: mmap.mmap, until:
         tracker.notice()
         with suppress(Exception):  # not paused: the first window begins with it, and is not compared
             reader.start(subject)
-        begun = False
+        begun, until = False, time.monotonic() + seconds
         while time.monotonic() < until:
             before = _rounds(shared)
             time.sleep(INTERVAL_S)
