@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from contextlib import closing
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -81,8 +82,16 @@ def words(done) -> list[str]:
     return [line for line in done.stderr.splitlines() if not line.startswith("memtui record: ")]
 
 
-def test_an_unmodified_training(tmp_path):
-    done, report = traced(tmp_path, sys.executable, script(tmp_path, TRAINING), "23", "3")
+@pytest.fixture(scope="module")
+def training(tmp_path_factory) -> tuple[subprocess.CompletedProcess[str], dict, Path]:
+    """A recording of 23 steps, its report and its session."""
+    folder = tmp_path_factory.mktemp("training")
+    done, report = traced(folder, sys.executable, script(folder, TRAINING), "23", "3")
+    return done, report, folder / "s.memtui"
+
+
+def test_an_unmodified_training(training):
+    done, report, session = training
     assert done.returncode == 3, "the exit status is the program's"
     assert done.stdout.startswith("loss ")
     assert not words(done), "nothing is added to what it prints"
@@ -98,36 +107,28 @@ def test_an_unmodified_training(tmp_path):
     assert largest["op"].endswith("aten::mm")
     assert found["recording_ns"] > 0
     text = subprocess.run(
-        [sys.executable, "-m", "memtui", "report", str(tmp_path / "s.memtui")], capture_output=True, text=True
+        [sys.executable, "-m", "memtui", "report", str(session)], capture_output=True, text=True
     ).stdout
     assert "allocations  5 training steps recorded: peak " in text
     assert "at the peak  " in text
     assert "weights 320 KiB" in text
 
 
-def test_its_allocations_as_a_table(tmp_path):
-    traced(tmp_path, sys.executable, script(tmp_path, TRAINING), "8", every=100)
+def test_its_allocations_as_a_table(training, tmp_path):
+    *_, session = training
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "memtui",
-            "export",
-            str(tmp_path / "s.memtui"),
-            "--to",
-            "csv",
-            "-o",
-            str(tmp_path / "o"),
-        ],
+        [sys.executable, "-m", "memtui", "export", str(session), "--to", "csv", "-o", str(tmp_path / "o")],
         check=True,
         capture_output=True,
     )
     rows = list(csv.DictReader((tmp_path / "o" / "allocations.csv").read_text().splitlines()))
-    assert {row["step"] for row in rows} == {"2"}
-    held = 0
-    for row in rows:
-        held += int(row["delta_bytes"])
-        assert held == int(row["usage_bytes"]) >= 0
+    steps = [list(of_it) for _, of_it in groupby(rows, key=lambda row: row["step"])]
+    assert [of_it[0]["step"] for of_it in steps] == ["2", "7", "12", "17", "22"]
+    for of_it in steps:
+        held = 0
+        for row in of_it:
+            held += int(row["delta_bytes"])
+            assert held == int(row["usage_bytes"]) >= 0
     forward = {row["layer"] for row in rows if row["phase"] == "forward" and "addmm" in row["op"]}
     assert forward == {"0", "2", "4"}
     assert {"forward", "backward", "between"} <= {row["phase"] for row in rows}
