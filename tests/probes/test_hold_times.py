@@ -259,15 +259,15 @@ def test_a_reader_goes_on_with_it_and_says_so(held):
 
 @pytest.mark.parametrize("together", [False, True])
 def test_threads_that_stop_late_do_not_make_the_pause_longer(held, together, monkeypatch):
-    """Of 100 ms, reading takes 60: a program whose threads need 50 to stop is let go at 40 instead of at 110."""
+    """Of 300 ms, reading takes 200: a program whose threads need 150 to stop is let go at 100 instead of at 350."""
     target, tracker, _ = held
     deadlines, read = [], tracker.window
 
     def slow(*words, **options):
-        time.sleep(0.06)
+        time.sleep(0.2)
         return read(*words, **options)
 
-    with closing(PageReader(tracker, pause=True, together=together, max_pause_ns=100 * MS)) as reader:
+    with closing(PageReader(tracker, pause=True, together=together, max_pause_ns=300 * MS)) as reader:
         both = [subject_of(target.pid)]
         reader.start(both[0])
         pause = reader._pauser.paused_together
@@ -279,8 +279,8 @@ def test_threads_that_stop_late_do_not_make_the_pause_longer(held, together, mon
         )
         for _ in range(2):
             assert isinstance(reader.read(both, want_resident=False)[0], Reading)
-    assert [deadline for deadline in deadlines if deadline <= 0.04], deadlines
-    assert deadlines[0] > 0.04, "nothing is known yet of how long reading takes"
+    assert [deadline for deadline in deadlines if deadline < 0.095], deadlines
+    assert deadlines[0] > 0.095, "nothing is known yet of how long reading takes"
 
 
 def test_threads_have_no_longer_to_stop_than_leaves_time_to_release_them(held):

@@ -22,7 +22,7 @@ from memtui.tui.presenters.presenter import Room
 from tests.support.live import needs_tracker, part, start, stop, wait_for_samples
 from tests.support.sessions import MS, hello
 
-CHILDREN, EACH, LIVES = 3000, 5, 1  # children, how many begin in a window, windows that each is there
+CHILDREN, EACH, LIVES = 5000, 5, 1  # children, how many begin in a window, windows that each is there
 INTERVAL_NS = 100 * MS
 BASE = 0x7F00_0000_0000
 RANGES = 6
