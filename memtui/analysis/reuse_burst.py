@@ -52,6 +52,7 @@ from memtui.core.page_set import PageSet
 
 # Times the bytes that a part touches: distances from which on it is used, for bounds and for the estimate.
 RESOLVED_BOUNDS, RESOLVED = 3, 1.5
+_ROUNDING = 1e-9  # of shares: what sums of fractions differ by
 _Floats = NDArray[np.float64]
 
 
@@ -63,8 +64,9 @@ class PartReuse:
         length_ns: of the part.
         touched_bytes: of the pages that were touched in it.
         seen_bytes: of the pages that were touched in the windows before it: no distance is known to be more.
-        same_order, reverse_order: of all pairs of a page of the part before and a page of this one (none of them
-            touched in both), the shares that were last touched in two windows that follow one another.
+        same_order, reverse_order: of all pairs of a page that came back in the part before and one that came back in
+            this part and not in the part before, the shares that were last touched in two windows that follow one
+            another.
         distances: of its touches; first touches are those of pages that were touched in none of the windows before.
     """
 
@@ -220,7 +222,7 @@ class BurstReuse:
         for bound in BOUNDS:
             returning = [_above(sizes, *each[bound]) for each in entries]
             beyond = self._beyond(sizes, returning, RESOLVED_BOUNDS)
-            enough = np.flatnonzero(beyond <= 1 - share + 1e-9)
+            enough = np.flatnonzero(beyond <= 1 - share + _ROUNDING)
             if not len(enough):
                 return None
             bounds.append(int(sizes[enough[0]]))
@@ -284,4 +286,6 @@ def _quantile(beyond: _Floats, share: float) -> float | None:
     """Return the distance that a share of all touches does not exceed; None where fewer are within any."""
     bins = np.maximum(-np.diff(beyond, prepend=1.0), 0)
     returning = float(bins.sum())
-    return reuse_estimate.quantile(bins, BIN_EDGES, share / returning) if share <= returning else None
+    if share > returning + _ROUNDING or not returning:
+        return None
+    return reuse_estimate.quantile(bins, BIN_EDGES, min(share / returning, 1.0))

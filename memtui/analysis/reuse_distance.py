@@ -45,8 +45,8 @@ class ReuseSample:
             touched neither now nor in between. None: not known (sessions of an older format).
         later_bytes: i8[k], another part: pages of this window that were touched neither then nor in between. The rest
             are pages of both windows.
-        windows_ago: i8[k], how many windows ago the last touch was: 1 is the one before. None: not known, as of what is
-            stored.
+        windows_ago: i8[k], how many windows ago the last touch was: 1 is the one before. Windows in which nothing was
+            touched do not count. None: not known, as of what is stored.
     """
 
     first_touches: int
