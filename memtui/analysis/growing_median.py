@@ -36,7 +36,7 @@ class GrowingMedian:
         half = more // 2 + 1 + _SPARE
         self._below = max(0, self._count // 2 - half)
         last = min(self._count, self._count // 2 + half)
-        self._above = self._count - last
+        self._any_above = last < self._count
         self._near: list[float] = rising[self._below : last].tolist()
 
     def __len__(self) -> int:
@@ -60,9 +60,7 @@ class GrowingMedian:
         for value in values.tolist():
             if self._below and value < self._near[0]:
                 self._below += 1
-            elif self._above and value > self._near[-1]:
-                self._above += 1
-            else:
+            elif not (self._any_above and value > self._near[-1]):
                 insort(self._near, value)
 
     @property

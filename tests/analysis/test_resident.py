@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident, resident, touched_fraction
+from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident, ResidentKind, resident, touched_fraction
 from memtui.core.samples import Process
 
 NAN = np.nan
@@ -50,6 +52,46 @@ def test_a_session_without_numbers_of_processes_was_alone_where_it_recorded_one_
     without = samples([100, 300], [NAN, NAN], [-1, -1])
     assert resident(without, tree(7, 7)).name == RSS  # one that called exec
     assert resident(without, tree(7, 8)).name == SUM_OF_RSS
+
+
+class Column:
+    """A column of a table that says which samples of it were looked at."""
+
+    def __init__(self, values) -> None:
+        self.values, self.seen = np.array(values, float), []
+
+    def __getitem__(self, which):
+        self.seen += np.arange(len(self.values))[which].ravel().tolist()
+        return self.values[which]
+
+
+@given(st.data(), st.permutations(range(6)), st.sampled_from((tree(7), tree(7, 8))))
+def test_the_kind_of_a_table_that_grows_is_that_of_the_whole_table(data, order, processes):
+    """Samples come at the end, or between those that are there already."""
+    counts = data.draw(st.lists(st.sampled_from((1, 1, 1, 2, -1)), min_size=6, max_size=6))
+    pss = data.draw(st.lists(st.sampled_from((NAN, NAN, NAN, 5.0)), min_size=6, max_size=6))
+    sizes = sorted(data.draw(st.lists(st.integers(0, 6), max_size=4)))
+    kind = ResidentKind()
+    for size in sizes:
+        rows = sorted(order[:size])
+        table = SimpleNamespace(
+            sample=np.array(rows, np.int64), processes=np.array(counts)[rows], pss_bytes=np.array(pss)[rows]
+        )
+        alone = all(counts[row] == 1 for row in rows) or len(processes) == 1
+        any_pss = any(not np.isnan(pss[row]) for row in rows)
+        assert kind.of(table, processes) == (RSS if alone else PSS if any_pss else SUM_OF_RSS)
+
+
+def test_each_sample_is_looked_at_once():
+    kind, seen = ResidentKind(), []
+    for length in (1, 2, 2, 5, 9):
+        table = SimpleNamespace(
+            sample=np.arange(length), processes=Column([1] * length), pss_bytes=Column([NAN] * length)
+        )
+        assert kind.of(table, tree(7, 8)) == RSS
+        seen += table.processes.seen
+        assert table.pss_bytes.seen == table.processes.seen
+    assert seen == list(range(9))
 
 
 def test_the_fraction_is_that_of_two_medians_of_the_windows_that_have_both():

@@ -1,0 +1,64 @@
+"""The share of its time that a program loses, beside sums over single windows."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from memtui.analysis.target_loss import budget_cost, lost_fraction, recent_loss
+
+WINDOWS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(1, 10**10)), min_size=1, max_size=20)
+NAN = math.nan
+
+
+@given(WINDOWS, st.integers(1, 10**10))
+@example([(3, 1)], 1)
+def test_each_window_is_paid_for_by_the_interval_that_follows_it(windows, next_ns):
+    """Windows are (time lost, interval until the next one); the interval before the first one pays for nothing."""
+    lost, intervals = zip(*windows, strict=True)
+    ends = 7 * 10**15 + np.cumsum([0, *intervals[:-1]])
+    share = recent_loss(np.array(lost, float), ends.astype(np.int64), next_ns)
+    expected = Fraction(sum(lost), sum(intervals[:-1]) + next_ns)
+    assert share == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_without_a_window_a_cost_or_time_there_is_no_recent_share():
+    ends = np.array([10, 20], np.int64)
+    assert recent_loss(np.array([1.0, NAN]), ends, 10) is None
+    assert recent_loss(np.array([NAN, 1.0]), ends, 10) is None
+    assert recent_loss(np.empty(0), ends[:0], 10) is None
+    assert recent_loss(np.array([1.0]), ends[:1], 0) is None
+    assert recent_loss(np.array([1.0]), ends[:1], -1) is None
+    assert recent_loss(np.array([1.0]), ends[:1], 0.5) == 2
+
+
+@given(st.lists(st.one_of(st.integers(0, 10**9), st.just(NAN)), max_size=20), st.integers(1, 10**12))
+def test_the_share_of_a_session_is_of_windows_whose_loss_is_known(lost, span_ns):
+    known = [value for value in lost if not math.isnan(value)]
+    share = lost_fraction(np.array(lost, float), span_ns)
+    assert share == (pytest.approx(sum(known) / span_ns, rel=1e-12) if known else None)
+
+
+@pytest.mark.parametrize(("span_ns", "share"), [(0, None), (-1, None), (0.5, 6)])
+def test_a_session_without_time_has_no_share(span_ns, share):
+    assert lost_fraction(np.array([3.0]), span_ns) == share
+
+
+@pytest.mark.parametrize(
+    ("lost", "cpu", "paused", "cost"),
+    [
+        (5.0, 3.0, 4.0, 5.0),  # the larger one: the target's loss has the pauses in it
+        (3.0, 5.0, 4.0, 5.0),
+        (0.0, 0.0, 4.0, 0.0),
+        (None, 3.0, 4.0, 7.0),  # formats before 10
+        (None, 3.0, None, 3.0),
+        (None, 3.0, 0.0, 3.0),
+    ],
+)
+def test_a_budget_bounds_the_larger_cost_and_in_old_sessions_the_sum(lost, cpu, paused, cost):
+    assert budget_cost(lost, cpu, paused) == cost
