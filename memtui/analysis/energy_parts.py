@@ -93,7 +93,7 @@ def energy_of_machine(readings: Sequence[PowerReading], start_ns: int, end_ns: i
     machine = [d for d in devices if d.scope == CHASSIS]
     if not machine:
         rest = EnergyPart(REST, reason="no sensor of the whole machine")
-        return _summed((*parts, rest))
+        return _without_sum((*parts, rest))
     whole = _part(REST, machine)
     return _with_machine(parts, whole)
 
@@ -219,10 +219,9 @@ def _memory(memory: EnergyPart, cpu: EnergyPart, devices: Collection[tuple[str, 
     return memory
 
 
-def _summed(parts: tuple[EnergyPart, ...]) -> EnergyOfMachine:
-    missing = _why_no_sum(parts)
-    total_j = None if missing else sum(part.energy_j or 0.0 for part in parts)
-    return EnergyOfMachine(parts, total_j, "; ".join(missing))
+def _without_sum(parts: tuple[EnergyPart, ...]) -> EnergyOfMachine:
+    """Return parts of which one has no figure: the rest of the machine at least."""
+    return EnergyOfMachine(parts, None, "; ".join(_why_no_sum(parts)))
 
 
 def _why_no_sum(parts: Sequence[EnergyPart]) -> list[str]:
@@ -247,7 +246,7 @@ def _why_no_sum(parts: Sequence[EnergyPart]) -> list[str]:
 def _with_machine(parts: list[EnergyPart], machine: EnergyPart) -> EnergyOfMachine:
     """Return the parts with what is left of the machine's own figure, which is the total."""
     if machine.energy_j is None:
-        return _summed((*parts, machine))
+        return _without_sum((*parts, machine))
     rest = EnergyPart(REST, reason="known only where all other parts are")
     missing = _why_no_sum(parts)
     if not missing and machine.whole:

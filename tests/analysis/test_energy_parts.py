@@ -53,7 +53,13 @@ def test_the_whole_machine_is_its_own_figure_and_the_rest_what_is_left():
     found, part = parts(GPU_0, PACKAGES, MEMORY, CHASSIS)
     assert (found.total_j, found.reason) == (70_000, "")
     assert part[REST].energy_j == pytest.approx(70_000 - 30_000 - 17_000 - 2_100)
-    assert part[REST].source == "hwmon integrated"
+    assert (part[REST].source, part[REST].status) == ("hwmon integrated", Status.OK)
+    assert part[REST].reason == "the whole machine less the parts"
+
+
+def test_parts_that_drew_all_of_the_machine_leave_nothing():
+    found, part = parts(GPU_0, PACKAGES, MEMORY, counter("machine", "chassis", 491))
+    assert (found.total_j, part[REST].energy_j, part[REST].status) == (49_100, 0, Status.OK)
 
 
 def test_the_machine_is_known_without_its_parts_and_then_the_rest_is_not():
@@ -65,7 +71,7 @@ def test_the_machine_is_known_without_its_parts_and_then_the_rest_is_not():
 def test_parts_that_drew_more_than_the_machine():
     found, part = parts(GPU_0, PACKAGES, MEMORY, sensor("machine", "chassis", 100))
     assert found.total_j is None
-    assert part[REST].energy_j is None
+    assert (part[REST].energy_j, part[REST].status) == (None, Status.FAILED)
     assert "drew more than the sensor" in found.reason
 
 
@@ -98,6 +104,25 @@ def test_a_socket_of_grace_has_its_memory():
     assert found.total_j == 70_000
 
 
+def test_a_rest_that_is_not_known_is_named_after_memory_that_has_no_figure_of_its_own():
+    found, _ = parts(GPU_0, sensor("CPU socket 0", SOCKET_WITH_MEMORY, 200))
+    assert (found.total_j, found.reason) == (None, "rest of the machine n/a (no sensor of the whole machine)")
+
+
+def test_memory_without_a_counter_says_so_or_what_the_packages_lack():
+    _, part = parts(GPU_0, PACKAGES)
+    assert (part[DRAM].reason, part[DRAM].status) == ("no counter of its own", Status.UNSUPPORTED)
+    _, part = parts(absent("CPU", "package", "no RAPL zone", source="rapl"))
+    assert (part[DRAM].part, part[DRAM].reason) == (DRAM, "no RAPL zone")
+    still = counter("CPU package 0", "package", 0)
+    _, part = parts(still)
+    assert (part[CPU].devices, part[DRAM].devices) == (("CPU package 0",), ())
+    assert (part[DRAM].reason, part[DRAM].status) == ("its counter did not move", Status.FAILED)
+    _, part = parts(PACKAGES, counter("CPU package 0", "dram", 0), counter("CPU package 1", "dram", 5))
+    assert part[DRAM].reason == "CPU package 0: its counter did not move"
+    assert part[DRAM].devices == ("CPU package 0", "CPU package 1")
+
+
 def test_a_board_without_a_figure_takes_it_from_all_boards():
     lost = absent("GPU 1", "board", "the GPU is lost", Status.FAILED)
     found, part = parts(GPU_0, lost, PACKAGES, MEMORY)
@@ -115,10 +140,26 @@ def test_no_driver_of_one_make_is_no_hole_where_there_is_a_board_of_another():
     assert part[GPU].energy_j == 30_000
 
 
+def test_without_any_board_each_reason_is_said():
+    makes = absent("GPU", "board", "no NVIDIA driver"), absent("GPU", "board", "stale", Status.FAILED, "amdsmi")
+    for readings, reason in ((makes[:1], "no NVIDIA driver"), (makes[1:], "stale")):
+        _, part = parts(*readings)
+        assert (part[GPU].reason, part[GPU].devices) == (reason, ())
+    other = absent("AMD GPU", "board", "stale", Status.FAILED, "amdsmi")
+    _, part = parts(makes[0], other)
+    assert part[GPU].reason == "no NVIDIA driver; stale"
+
+
+def test_a_device_without_a_number_is_one_where_it_was_read():
+    _, part = parts(sensor("GPU", "board", 100))
+    assert (part[GPU].energy_j, part[GPU].devices) == (10_000, ("GPU",))
+
+
 def test_a_gpu_whose_board_is_not_measured_is_a_hole():
     package = counter("Intel GPU 0", "GPU package", 50, source="intel sysfs")
     _, part = parts(package, absent("GPU", "board", "no NVIDIA driver"))
     assert (part[GPU].energy_j, part[GPU].reason) == (None, "it counts the energy of its package only")
+    assert (part[GPU].status, part[GPU].devices) == (Status.UNSUPPORTED, ("Intel GPU 0 GPU package",))
     _, part = parts(package, GPU_0)
     assert part[GPU].reason == "Intel GPU 0: it counts the energy of its package only"
 
@@ -134,6 +175,60 @@ def test_graphics_of_a_processor_are_no_board():
 def test_a_counter_that_stands_still_has_no_figure():
     _, part = parts(counter("AMD GPU 0", "board", 0, source="amdsmi"))
     assert (part[GPU].energy_j, part[GPU].reason) == (None, "its counter did not move")
+
+
+@pytest.mark.parametrize("values", [(7, 9), (7, 7, 9), (7, 9, 9), (7, 7, 9, 9)])
+def test_a_counter_has_a_figure_from_its_first_and_its_last_value(values):
+    times = [round(number * END / (len(values) - 1)) for number in range(len(values))]
+    rows = [PowerReading(t, "CPU package 0", "package", "rapl", energy_j=v) for t, v in zip(times, values, strict=True)]
+    _, part = parts(rows)
+    assert (part[CPU].energy_j, part[CPU].source, part[CPU].whole) == (2, "rapl counter", True)
+
+
+def test_one_value_of_a_counter_is_no_figure_but_its_power_may_be():
+    once = [PowerReading(0, "CPU package 0", "package", "rapl", energy_j=5.0)]
+    _, part = parts(once)
+    assert part[CPU].energy_j is None
+    _, part = parts([PowerReading(0, "CPU package 0", "package", "rapl", power_w=5.0)])
+    assert (part[CPU].reason, part[CPU].status) == ("only one reading", Status.FAILED)
+    _, part = parts([PowerReading(t * S, "GPU 0", "board", "nvml", 50.0, 5.0 if t == 3 else None) for t in range(101)])
+    assert (part[GPU].energy_j, part[GPU].source) == (5_000, "nvml integrated")
+
+
+def test_a_sensor_that_says_nothing_is_drawn_does_not_work():
+    _, part = parts(sensor("CPU socket 0", SOCKET_WITH_MEMORY, 0))
+    assert (part[CPU].reason, part[CPU].status) == ("no energy was drawn: the sensor does not work", Status.FAILED)
+
+
+@pytest.mark.parametrize(("gap", "known"), [(12, True), (13, False)])
+def test_a_sensor_may_be_silent_for_twelve_seconds(gap, known):
+    rows = [r for r in sensor("CPU socket 0", SOCKET_WITH_MEMORY, 200) if not 30 * S < r.t_ns < (30 + gap) * S]
+    _, part = parts(rows)
+    assert (part[CPU].energy_j, part[CPU].reason) == ((20_000, "") if known else (None, "no reading for 13 s"))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "first", "last", "whole"),
+    [
+        (0, 100, 5, 100, True),
+        (0, 100, 0, 95, True),
+        (0, 100, 2, 97, True),
+        (0, 100, 6, 100, False),
+        (0, 100, 3, 97, False),
+        (0, 100, 3, 96, False),
+        (0, 200, 5, 200, True),  # 5 s at most
+        (0, 200, 6, 200, False),
+        (10, 50, 12, 50, True),  # and a twentieth
+        (10, 50, 13, 50, False),
+        (10, 110, 0, 104, False),  # what was read before counts for nothing
+        (10, 110, 16, 120, False),
+        (10, 110, 0, 120, True),
+    ],
+)
+def test_a_twentieth_of_a_recording_and_5_s_of_it_may_be_without_a_reading(start, end, first, last, whole):
+    readings = counter("CPU package 0", "package", 90, begin=first, end=last)
+    (_, cpu, _, _) = energy_of_machine(readings, start * S, end * S).parts
+    assert (cpu.whole, cpu.measured_s, cpu.energy_j) == (whole, last - first, 90 * (last - first))
 
 
 def test_a_counter_that_was_reset_has_no_figure():
