@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from memtui.analysis.memory_sentences import Figures, sentences_of
+from memtui.analysis.memory_sentences import Figures, fitting, sentences_of
 from memtui.analysis.miss_ratio import bounds_are_close
+from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS
 from memtui.reports.report import build_report
 from memtui.reports.sentences import sentences
 from memtui.session.session import Session
@@ -89,3 +92,62 @@ def test_the_first_window_has_words_of_its_own(tmp_path):
     reader = Session(write_session(tmp_path / "s.memtui", messages(1, interval_ns=500 * MS)))
     assert "In a window of 500 ms" in Presenter(reader, follow=False).view().sentences.sentences[0][0]
     reader.close()
+
+
+FIGURES = Figures(0.2, 61 * MIB, 180 * MIB, 480 * MIB, None, 0.058, 0.09, 0.13)
+
+
+def test_the_sentences_of_figures_by_hand():
+    start, end = "In a window of 200 ms the program touches 61.0 MiB in the median", ", and 180 MiB at most."
+    held = "it was held for 5.8 % of the time, and memtui took 9.0 % of one CPU."
+    share = ", 13.0 % of the 480 MiB that are resident"
+    assert sentences_of(FIGURES) == [
+        (f"{start}{share}{end}", f"{start}{share}.", f"{start}."),
+        (f"To see this, {held}",),
+    ]
+    slowed = replace(FIGURES, resident=PSS, lost_fraction=0.25)
+    assert sentences_of(slowed) == [
+        (f"{start}{share} (PSS){end}", f"{start}{share} (PSS).", f"{start}."),
+        (f"So far watching cost it about 25 %: {held}", "So far watching cost it about 25 %."),
+    ]
+    for name, kind in ((RSS, ""), (PSS, " (PSS)"), (SUM_OF_RSS, "")):
+        assert f"that are resident{kind}, and" in sentences_of(replace(FIGURES, resident=name))[0][0]
+
+
+@pytest.mark.parametrize(
+    ("unknown", "left"),
+    [("wss_median_bytes", "To see"), ("wss_max_bytes", "To see"), ("paused_fraction", "In a"), ("own_cpu", "In a")],
+)
+def test_a_sentence_is_left_out_for_one_figure_that_is_not_known(unknown, left):
+    (forms,) = sentences_of(replace(FIGURES, **{unknown: None}))
+    assert forms[0].startswith(left)
+
+
+WORDS = st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=6).map(" ".join)
+
+
+def lines_of(text: str, width: int) -> list[str]:
+    """Break lines where a word does not fit."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        joined = [*lines[-1:], word]
+        fits = len(joined) == 2 and len(" ".join(joined)) <= width
+        lines = [*lines[:-1], " ".join(joined)] if fits else [*lines, word]
+    return lines
+
+
+@given(st.lists(st.lists(WORDS, min_size=1, max_size=3).map(tuple), max_size=4), st.integers(0, 20), st.integers(0, 4))
+def test_as_many_sentences_as_fit_are_shown_each_in_its_longest_form(sentences, width, rows):
+    text: list[str] = []
+    for forms in sentences:
+        form = next((form for form in forms if len(lines_of(" ".join([*text, form]), width)) <= rows), None)
+        text += [] if form is None else [form]
+    assert fitting(sentences, width, rows) == (lines_of(" ".join(text), width) if text else [])
+
+
+def test_a_sentence_that_does_not_fit_leaves_room_for_the_next():
+    sentences = [("aaaa bbbb cccc", "aaaa bbbb"), ("dddd eeee",), ("ff",)]
+    assert fitting(sentences, 9, 1) == ["aaaa bbbb"]
+    assert fitting(sentences, 9, 2) == ["aaaa bbbb", "cccc ff"]
+    assert fitting(sentences, 9, 3) == ["aaaa bbbb", "cccc dddd", "eeee ff"]
+    assert fitting(sentences, 12, 1) == ["aaaa bbbb ff"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.stack_groups import NO_FILE, Groups, function_names
-from memtui.core.call_stacks import Frame
+from memtui.core.call_stacks import CallStacks, Frame
 from tests.support.stack_captures import MAIN, MAKE, STEP, stacks_of
 
 FRAMES = st.builds(Frame, st.sampled_from("fgh"), st.sampled_from(("", "/a/x.py", "/b/x.py")), st.integers(0, 2))
@@ -52,6 +52,9 @@ def test_functions_that_are_alike_have_as_much_of_their_paths_as_it_takes():
     ]
     deep = [f"/{name}{'/d' * 20}/x.py" for name in "ab"]
     assert function_names([Frame("f", file, 0) for file in deep]) == [f"f ({file})" for file in deep]
+    eighth, ninth = ([f"/r/{name}{'/d' * count}/x.py" for name in "ab"] for count in (6, 7))
+    assert function_names([Frame("f", file, 0) for file in eighth]) == [f"f ({file[3:]})" for file in eighth]
+    assert function_names([Frame("f", file, 0) for file in ninth]) == [f"f ({file})" for file in ninth]
 
 
 def test_calls_without_a_file_are_one_file_with_a_name():
@@ -64,6 +67,12 @@ def test_a_table_without_stacks_has_no_groups():
     groups = Groups(stacks_of(), "function")
     assert (groups.names, groups.sums(np.array([7.0])).tolist()) == ([], [])
     assert groups.columns([None, np.zeros(1)])[0] is None
+
+
+def test_a_frame_that_no_stack_has_has_nothing():
+    groups = Groups(CallStacks([MAIN, STEP, MAKE], [-1], [0]), "function")
+    absent, used = groups.columns([None, np.array([3.0, 4.0])])
+    assert (groups.names[0], absent, used.tolist()) == ("main (train.py)", None, [3, 0, 0])
 
 
 def test_a_deep_stack_takes_memory_of_its_calls_not_of_their_square():

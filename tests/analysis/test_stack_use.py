@@ -74,6 +74,36 @@ def test_what_is_at_the_edge_of_a_window_came_or_went():
     assert bytes_of(later.steady_bytes)[0] == PAGE
 
 
+def test_a_row_is_before_or_after_a_window_where_the_clock_leaves_no_doubt():
+    """Both readings that bound the window are as far away as the clock may be off."""
+    capture = capture_of(
+        [(0, PAGE, 0, 4, 7), (PAGE, PAGE, 0, 5, 7), (2 * PAGE, PAGE, 0, 1, 6), (3 * PAGE, PAGE, 0, 1, 7)]
+    )
+    start_ns, end_ns = 5 * 10**9 + SLACK_NS, 7 * 10**9 - SLACK_NS
+    pages = pages_of(0, 1, 2, 3)
+    certain = stack_use(capture, start_ns, end_ns, pages)
+    assert (bytes_of(certain.steady_bytes)[0], bytes_of(certain.passing_bytes)[0]) == (2 * PAGE, 2 * PAGE)
+    later = stack_use(capture, start_ns, end_ns + 1, pages)
+    assert (bytes_of(later.steady_bytes)[0], bytes_of(later.passing_bytes)[0]) == (0, 4 * PAGE)
+    sooner = stack_use(capture, start_ns - 1, end_ns, pages)
+    assert (bytes_of(sooner.steady_bytes)[0], bytes_of(sooner.passing_bytes)[0]) == (PAGE, 3 * PAGE)
+
+
+def test_before_the_first_reading_no_row_was_certainly_before_a_window():
+    capture = capture_of([(0, PAGE, 0, 0, 9)])
+    use = stack_use(capture, SLACK_NS - 1, 2 * SLACK_NS, pages_of(0))
+    assert (bytes_of(use.steady_bytes), bytes_of(use.passing_bytes)) == ([0, 0, 0], [PAGE, 0, 0])
+
+
+def test_a_block_of_no_bytes_is_nowhere():
+    capture = capture_of([(PAGE + 5, 0, 1, 1, 9), (0, 0, 1, 4, 5)])
+    use = stack_use(capture, *WINDOW, pages_of(0, 1), pages_of(0, 1))
+    for column in (use.steady_bytes, use.touched_bytes, use.passing_bytes, use.resident_bytes):
+        assert bytes_of(column) == [0, 0, 0]
+        assert column.dtype == np.int64
+    assert (use.shared_bytes, use.outside_bytes) == (0, 2 * PAGE)
+
+
 def test_a_mapping_with_blocks_in_it_keeps_what_they_do_not_have():
     capture = capture_of([(0, 4 * PAGE, 0, 1, 9), (PAGE, PAGE, 1, 2, 9)])
     use = stack_use(capture, *WINDOW, pages_of(0, 1, 2, 3))
@@ -84,6 +114,7 @@ def test_a_capture_without_addresses_or_times_has_no_places():
     capture = capture_of([(0, PAGE, 0, 1, 9)])
     assert has_places(capture)
     assert not has_places(replace(capture, readings=Readings()))
+    assert has_places(replace(capture, readings=Readings(np.array([3]), np.array([10**9]))))
     blocks = replace(capture.blocks, address=np.array([-1]))
     assert not has_places(replace(capture, blocks=blocks))
     assert covers(capture, 0, 10**10)
