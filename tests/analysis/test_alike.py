@@ -36,6 +36,25 @@ def test_the_group_that_most_time_was_spent_at_comes_first():
     assert groups(intervals[:0], intervals[:0], intervals[:0] > 0, exact=True) == []
 
 
+def test_the_shorter_of_two_intervals_with_the_same_time_comes_first_and_no_more_groups_than_asked_for():
+    intervals = np.array([300, 100, 200, 400])
+    lengths = np.array([5, 5, 5, 1])
+    result = groups(intervals, lengths, intervals > 0, exact=True)
+    assert [group.interval_ns[0] for group in result] == [100, 200, 300, 400]
+    assert [group.time_fraction for group in result] == [5 / 16, 5 / 16, 5 / 16, 1 / 16]
+    assert len(groups(intervals, lengths, intervals > 0, exact=True, most=2)) == 2
+    many = np.arange(1, 30)
+    assert len(groups(many, many, many > 0, exact=True)) == 16
+
+
+def test_intervals_of_a_nanosecond():
+    intervals = np.array([1, 2, 2])
+    assert like(intervals, 0, exact=False).tolist() == [True, False, False]
+    assert [g.interval_ns for g in groups(intervals, intervals, intervals > 0, exact=False)] == [(2, 2), (1, 1)]
+    (alone,) = groups(intervals[:1], intervals[:1], intervals[:1] > 0, exact=True)
+    assert alone.time_fraction == 1
+
+
 def test_windows_without_a_working_set_say_nothing_of_it():
     intervals = np.array([1000, 1000, 200, 200, 9000])
     known = np.array([True, False, True, True, False])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.overhead_budget import RECENT, Budget, seconds
+from memtui.analysis.overhead_budget import RECENT, Budget, allowed, seconds
 from memtui.core.argtypes import overhead
 from memtui.core.samples import ProcessWindow, tree_paused_ns
 from memtui.reports.report import build_report
@@ -139,7 +139,11 @@ def test_a_budget_that_cannot_be_met_says_once_which_interval_would_meet_it():
 
 @pytest.mark.parametrize(
     ("lost_ns", "cpu_ns", "what"),
-    [(2 * S, S, "one window costs this program 2.0 s"), (S, 2 * S, "memtui needs 2.0 s of CPU for a window")],
+    [
+        (2 * S, S, "one window costs this program 2.0 s"),
+        (S, 2 * S, "memtui needs 2.0 s of CPU for a window"),
+        (2 * S, 2 * S, "one window costs this program 2.0 s"),
+    ],
 )
 def test_what_a_costly_first_window_means_is_said_before_the_second_by_the_larger_cost(lost_ns, cpu_ns, what):
     watching = Watching(10_000)
@@ -197,6 +201,73 @@ def test_a_second_window_comes_soon_and_the_first_is_no_example():
         watching.window(100 * MS)
     assert watching.intervals[-1] <= 11 * S
     assert watching.share_ppm <= 10_000 * 1.01
+
+
+def test_what_one_window_costs_is_said_as_it_is_rounded():
+    watching = Watching(10_000)
+    watching.window(1_050 * MS)
+    assert watching.budget.warning().startswith(
+        "one window costs this program 1.1 s, so a budget of 1 % allows one in 110 s"
+    )
+
+
+@pytest.mark.parametrize(("longest_ns", "comes_soon"), [(30 * S, True), (12 * S + 1, True), (12 * S, False)])
+def test_a_second_window_that_would_come_no_sooner_than_the_longest_interval_is_not_waited_for(longest_ns, comes_soon):
+    """Of 600 ms, the first window allows one in the minute that is seldom; the second one comes after 12 s."""
+    budget = Budget(10_000, longest_ns, 0, 0)
+    budget.record(S, 600 * MS, 0)
+    assert budget.needed_ns == 60 * S
+    assert (budget.warning() == "") == comes_soon
+
+
+def test_the_longest_interval_can_be_what_a_budget_needs():
+    budget = Budget(10_000, 120 * S, 0, 0)
+    for number in (1, 2):
+        budget.record(number * 1000 * S, 1_200 * MS, 0)
+    assert budget.warning().startswith("one window costs this program 1.2 s, so a budget of 1 % allows one in 120 s: ")
+
+
+def exact(*windows: tuple[int, int]) -> Budget:
+    """A budget of all the time, in which nanoseconds count; windows are (elapsed, time lost)."""
+    budget, now_ns = Budget(10**6, HOUR, 0, 0), 0
+    for elapsed_ns, lost_ns in windows:
+        now_ns += elapsed_ns
+        budget.record(now_ns, lost_ns, 0)
+    return budget
+
+
+def test_an_interval_pays_for_a_window_and_a_quarter_of_the_debt_to_the_nanosecond():
+    assert exact().interval_ns(0) == 1
+    assert exact((0, 5)).interval_ns(0) == 7  # 5 + 5 / 4: nothing was earned in no time
+    assert exact((10, 0), (11, 15)).interval_ns(0) == 16  # 15 + 4 / 4: the 10 before were not saved up
+    assert exact((0, 5)).interval_ns(8) == 8
+    assert exact((0, 480)).interval_ns(0) == 600
+    assert exact((0, 484)).interval_ns(0) == 610
+
+
+def test_what_cost_nothing_or_less_is_no_cost():
+    budget = Budget(10**6, HOUR, 0, 100)
+    budget.record(10, 0, 100)
+    assert (budget.last_ns, budget.typical_ns) == (0, 0)
+    budget.record(20, -3, 90)
+    assert (budget.last_ns, budget.typical_ns) == (0, 0)
+
+
+def test_another_share_is_kept_from_now_on_without_the_debt_of_the_old_one():
+    budget = exact((0, 5))
+    budget.set_share(10**6)
+    assert budget.interval_ns(0) == 5
+    budget.set_share(500_000)
+    assert (budget.share, budget.needed_ns, budget.interval_ns(0)) == (0.5, 10, 10)
+    watching = Watching(1_000, longest_ns=10 * S)
+    watching.window(500 * MS)
+    assert watching.budget.warning().startswith("the budget of 0.1 % cannot be met")
+    watching.budget.set_share(2_000)
+    assert watching.budget.warning().startswith("the budget of 0.2 % cannot be met")
+
+
+def test_a_session_has_a_budget_where_its_share_is_above_nothing():
+    assert [allowed(ppm) for ppm in (None, -1, 0, 1, 10**6)] == [None, None, None, 1e-6, 1]
 
 
 def test_intervals_are_said_so_that_they_can_be_asked_for():

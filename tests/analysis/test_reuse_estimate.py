@@ -1,6 +1,7 @@
 """The estimate of reuse distances, beside random orders that are played out touch by touch."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -145,3 +146,34 @@ def test_without_the_parts_there_is_no_estimate():
     assert spread([first, second, old], BIN_EDGES) is None
     assert spread([first], BIN_EDGES).sum() == 0
     assert quantile(np.zeros(len(BIN_EDGES)), BIN_EDGES, 0.5) is None
+
+
+EDGES = np.array([4096, 6000, 8192, 40960, 1 << 20])
+
+
+@given(st.lists(st.sampled_from((0.0, 0.125, 0.5, 1.0, 7.0)), min_size=5, max_size=5), st.integers(0, 16))
+@example([0.0, 0.0, 0.0, 0.0, 1.0], 16)
+@example([0.0, 0.5, 0.0, 0.0, 0.125], 8)
+def test_a_share_lies_in_a_bin_as_far_as_its_touches_go(bins, sixteenths):
+    """Even over the logarithm: the first bin has no lower edge, so all of it lies at its upper one."""
+    value = quantile(np.array(bins), EDGES, sixteenths / 16)
+    if not sum(bins):
+        assert value is None
+        return
+    wanted = Fraction(sixteenths, 16) * Fraction(sum(bins))
+    below = [Fraction(sum(bins[:k])) for k in range(6)]
+    k = next(k for k in range(5) if below[k + 1] >= wanted)
+    if k == 0:
+        assert value == EDGES[0]
+        return
+    part = float((wanted - below[k]) / Fraction(bins[k]))
+    expected = math.exp(math.log(EDGES[k - 1]) * (1 - part) + math.log(EDGES[k]) * part)
+    assert value == pytest.approx(expected, rel=1e-9)
+
+
+def test_what_lies_below_the_first_edge_and_above_the_last_is_counted():
+    """Each of 8 touches lies evenly between 1 and 3 pages, or between 9 and 11."""
+    pages = np.array([1, 9], np.int64) * PAGE
+    sample = ReuseSample(0, 0, pages + 2 * PAGE, pages, np.array([8, 8]), np.array([2, 2]) * PAGE, np.array([0, 0]))
+    assert spread([sample], np.array([2, 4, 10]) * PAGE) == pytest.approx([4, 4, 8])
+    assert spread([sample], np.array([2, 4, 10, 20]) * PAGE) == pytest.approx([4, 4, 4, 4])
