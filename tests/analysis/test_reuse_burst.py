@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.reuse_truth import Case, period_s, stream, truth
@@ -294,8 +294,26 @@ def estimate_by_hand(bursts, share: float) -> float | None:
     return place(reverse * (1 - 2 * position) + random * 2 * position)
 
 
+BACK_AND_FORTH = [
+    ({0, 1}, 3),
+    ({2, 3}, 2),
+    ({4, 5}, 2),
+    ({6, 7}, 2),
+    ({8, 9}, 1),
+    ({9, 8, 7}, 1),
+    ({6, 5}, 1),
+    ({4, 3, 2}, 1),
+]
+
+
 @settings(deadline=None)
 @given(BURSTS, SHARE)
+@example([(None, BACK_AND_FORTH)], 0.5)
+@example([(None, BACK_AND_FORTH[:count]) for count in (8, 7, 6)], 0.5)
+@example([(None, BACK_AND_FORTH[:count]) for count in (6, 7, 8)], 0.5)
+@example([(None, BACK_AND_FORTH), ({1}, BACK_AND_FORTH[:-1])], 0.75)
+@example([(None, BACK_AND_FORTH[::-1]), ({1}, BACK_AND_FORTH[:-2])], 0.25)
+@example([(None, [*BACK_AND_FORTH[:5]] * 2), ({1}, BACK_AND_FORTH[:5] * 3)], 0.5)  # a loop
 def test_the_shares_are_those_that_are_added_up_part_by_part(drawn, share):
     bursts = []
     for before, windows in drawn:
