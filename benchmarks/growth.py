@@ -20,6 +20,7 @@ import tempfile
 import termios
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,8 +55,8 @@ Line = tuple[float, dict[str, tuple[int, float]]]
 """Seconds, and by part its resident bytes and the share of a CPU that it took since the line before."""
 
 
-def _attach(pid: int, path: Path) -> subprocess.Popen[bytes]:
-    """Start memtui on a terminal of its own, which somebody reads."""
+def _attach(pid: int, path: Path, output: deque[bytes]) -> subprocess.Popen[bytes]:
+    """Start memtui on a terminal of its own, from which the newest ``output`` is kept."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
     options = ("--interval", "0.1", "--max-overhead", "none")
@@ -63,14 +64,14 @@ def _attach(pid: int, path: Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {"TERM": "xterm-256color"}
     child = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True)
     os.close(slave)
-    threading.Thread(target=_drain, args=(master,), daemon=True).start()
+    threading.Thread(target=_drain, args=(master, output), daemon=True).start()
     return child
 
 
-def _drain(master: int) -> None:
+def _drain(master: int, output: deque[bytes]) -> None:
     try:
-        while os.read(master, 1 << 16):
-            pass
+        while received := os.read(master, 1 << 16):
+            output.append(received)
     except OSError:
         os.close(master)
 
@@ -90,7 +91,8 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="memtui-growth-") as folder:
         target = subprocess.Popen([sys.executable, "-c", _TARGET, str(CHILDREN_A_SECOND)], start_new_session=True)
-        viewer = _attach(target.pid, Path(folder) / "s.memtui")
+        output: deque[bytes] = deque(maxlen=64)
+        viewer = _attach(target.pid, Path(folder) / "s.memtui", output)
         try:
             time.sleep(5)
             parts = _parts(viewer.pid)
@@ -99,9 +101,11 @@ def main() -> int:
                 return 1
             lines = _measure(parts, seconds)
         except psutil.NoSuchProcess as error:
-            print(f"process {error.pid} of memtui ended ({error.name}); the session says:", file=sys.stderr)
             viewer.terminate()  # a viewer stays after the end of a recording
             viewer.wait(30)
+            print(f"process {error.pid} of memtui ended ({error.name}); on leaving memtui says:", file=sys.stderr)
+            print(b"".join(output).decode(errors="replace").rpartition("\x1b[?1049l")[2], file=sys.stderr)
+            print("the session says:", file=sys.stderr)
             subprocess.run([sys.executable, "-m", "memtui", "report", folder + "/s.memtui"], stdout=sys.stderr)
             return 1
         finally:
