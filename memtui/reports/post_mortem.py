@@ -105,7 +105,7 @@ def growth_sentence(growth: PostMortem) -> str:
 
 
 def last_line(path: Path) -> str:
-    """Return how the program of a session ended, and what grew; "" where it ended well, or nothing can be read."""
+    """Return how the program of a session ended, and what grew; "" where it ended well, or no window can be read."""
     return next(iter(ending_forms(path)), "")
 
 
@@ -114,12 +114,12 @@ def ending_forms(path: Path) -> Forms:
     try:
         reader = Source(path)
         try:
-            growth, end = post_mortem(reader), reader.end
+            growth, end, begun = post_mortem(reader), reader.end, len(reader.samples)
         finally:
             reader.close()
     except SessionError:  # who opens it gets the reason
         return ()
-    if end is None or not _is_bad(end):
+    if end is None or not _is_bad(end) or not begun:
         return ()
     how = printable(end.description)
     sentence = "" if growth is None else printable(growth_sentence(growth))

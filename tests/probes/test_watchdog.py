@@ -72,6 +72,20 @@ left = [thread.name for thread in threading.enumerate()], len(os.listdir("/proc/
 deleted = _libc.timer_gettime(timer, ctypes.byref(_Times())) < 0
 print(json.dumps([states, inheritable, fuse_ns, left, deleted]))
 """
+_PATIENCE = """
+import json, os, time
+from memtui.probes.pause import watchdog as module
+os.setpriority(os.PRIO_PROCESS, 0, -1)
+module.PATIENT_S = 0.5
+watchdog = module.Watchdog()
+fuses = []
+for hold_s, rest_s in ((0.12, 0), (0, 0), (0, 0.6), (0, 0)):
+    with watchdog.watching():
+        fuses.append(watchdog._fuse.value_s + watchdog._fuse.value_ns / 1e9)
+        time.sleep(hold_s)
+    time.sleep(rest_s)
+print(json.dumps(fuses))
+"""
 TRIES = 12
 
 
@@ -123,6 +137,15 @@ def test_the_timer_runs_during_pauses_only_and_is_gone_in_the_end(priority, fuse
         assert after == idle
     assert states[4][2] > states[0][2]
     assert (inheritable, fuse_ns, left, deleted) == (False, fuse_s * 1e9, [["MainThread"], 0], True)
+
+
+@needs_root
+def test_a_long_pause_makes_it_patient_for_a_while():
+    """A machine on which a pause took long has no CPU for this process at times."""
+    ended = subprocess.run([sys.executable, "-c", _PATIENCE], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    fuses_s = json.loads(ended.stdout)
+    assert fuses_s == [FUSE_S, PATIENT_FUSE_S, PATIENT_FUSE_S, FUSE_S]
 
 
 def test_times_are_seconds_and_the_nanoseconds_of_the_rest():

@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 FUSE_S = 0.3  # this process is killed when the timer was not reset for this long
-# Without a high priority (no root): on a busy machine such a process may get no CPU for a third of a second.
-PATIENT_FUSE_S = 0.9
+# Without a high priority (no root), and for some time after a pause was long: on a busy machine this process may get no
+# CPU for a third of a second, and its recording would end with it.
+PATIENT_FUSE_S, PATIENT_S = 0.9, 60.0
 LONGEST_S = 10.0  # after this long in one pause the timer is not reset any more
 _BEAT_S = 0.1
 _SIGEV_SIGNAL = 0
@@ -63,8 +64,9 @@ class Watchdog:
     def __init__(self, longest_s: float = LONGEST_S) -> None:
         """Create the timer and the thread that resets it. Raises OSError where the kernel refuses a timer."""
         comes_first = os.getpriority(os.PRIO_PROCESS, 0) < 0
-        self._fuse, self._beat = _times(FUSE_S if comes_first else PATIENT_FUSE_S), _times(_BEAT_S, _BEAT_S)
-        self._longest_ns = int(longest_s * 1e9)
+        self._short, self._patient = _times(FUSE_S if comes_first else PATIENT_FUSE_S), _times(PATIENT_FUSE_S)
+        self._fuse, self._beat = self._short, _times(_BEAT_S, _BEAT_S)
+        self._longest_ns, self._patient_until_ns = int(longest_s * 1e9), 0
         self._lock = threading.Lock()
         self._since_ns: int | None = None
         self._holds = 0  # depth of nested ``watching``
@@ -90,6 +92,7 @@ class Watchdog:
             if self._holds == 1:
                 with self._lock:
                     self._since_ns = time.monotonic_ns()
+                    self._fuse = self._patient if self._since_ns < self._patient_until_ns else self._short
                     self._set(self._fuse)
                 _libc.timerfd_settime(self._beats, 0, ctypes.byref(self._beat), None)
             yield
@@ -97,8 +100,11 @@ class Watchdog:
             self._holds -= 1
             if not self._holds:
                 with self._lock:
-                    self._since_ns = None
                     self._set(_OFF)
+                    ended_ns = time.monotonic_ns()
+                    if self._since_ns is not None and ended_ns - self._since_ns >= _BEAT_S * 1e9:
+                        self._patient_until_ns = ended_ns + int(PATIENT_S * 1e9)
+                    self._since_ns = None
                 _libc.timerfd_settime(self._beats, 0, ctypes.byref(_OFF), None)
 
     def _set(self, times: _Times) -> None:

@@ -45,7 +45,7 @@ class SentencesLog:
             else:
                 self._windows.add(samples, index)
             self._cursor_key, self._figures = key, self._windows.figures(samples)
-        ending = self._ending_of(reader) if index == len(samples) - 1 else ()
+        ending = self._ending_of(reader) if index == len(samples.sample) - 1 else ()
         if reuse is None:
             return SentencesView((*ending, *sentences_of(self._figures)))
         estimate = reuse.most_estimate_bytes
