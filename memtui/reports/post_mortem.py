@@ -68,7 +68,7 @@ def post_mortem(reader: ReportSource) -> PostMortem | None:
         SessionError: the session is damaged.
     """
     end, samples = reader.end, reader.samples
-    if end is None or not _is_bad(end) or len(samples) < 2:
+    if end is None or not is_bad(end) or len(samples) < 2:
         return None
     ends_ns = np.asarray(samples.end_ns[:])
     last_ns = int(ends_ns[-1])
@@ -119,28 +119,25 @@ def ending_forms(path: Path) -> Forms:
             reader.close()
     except SessionError:  # who opens it gets the reason
         return ()
-    if end is None or not _is_bad(end) or not begun:
+    if end is None or not is_bad(end) or not begun:
         return ()
     how = printable(end.description)
     sentence = "" if growth is None else printable(growth_sentence(growth))
     return tuple(dict.fromkeys((f"{how}; {sentence}" if sentence else how, how, how.partition(":")[0])))
 
 
-def _is_bad(end: End) -> bool:
+def is_bad(end: End) -> bool:
+    """Return whether the program was killed, or ended with a code other than 0."""
     return end.kind == "target exited" and end.text not in _GOOD
 
 
 def _grown(rows: list[VmaRow], first: Mapping[int, int], last: Mapping[int, int]) -> tuple[GrownMemory, ...]:
     by_name: dict[tuple[int, str], int] = defaultdict(int)
     for row in rows:
-        by_name[row.pid, _name(row)] += last.get(row.id, 0) - first.get(row.id, 0)
+        by_name[row.pid, row.file_name or row.name or ANONYMOUS] += last.get(row.id, 0) - first.get(row.id, 0)
     least = max(LEAST_BYTES, LEAST_SHARE * (sum(last.values()) - sum(first.values())))
     most = sorted(((grown, *key) for key, grown in by_name.items() if grown >= least), reverse=True)[:MOST_RANGES]
     return tuple(GrownMemory(pid, name, grown) for grown, pid, name in most)
-
-
-def _name(row: VmaRow) -> str:
-    return (row.name.rpartition("/")[2] if row.name.startswith("/") else row.name) or ANONYMOUS
 
 
 def _tensors(reader: ReportSource, first_ns: int, last_ns: int) -> tuple[GrownTensors, ...]:

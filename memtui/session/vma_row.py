@@ -28,6 +28,13 @@ class VmaRow(NamedTuple):
     open: bool = False
     states: tuple[RowState, ...] = ()
 
+    @property
+    def file_name(self) -> str:
+        """The name of the mapped file without its folder, also after it was deleted; empty for other memory."""
+        if not self.name.startswith("/"):
+            return ""
+        return self.name.removesuffix(" (deleted)").rpartition("/")[2] or self.name
+
     @classmethod
     def of(cls, vma: VmaRecord, pid: int, newest_sample: int, states: tuple[RowState, ...]) -> VmaRow:
         """Return the row of a record. A VMA that is still mapped was mapped in the newest sample."""

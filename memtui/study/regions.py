@@ -57,8 +57,7 @@ def _names(rows: Sequence[VmaRow], uses: Mapping[int, str]) -> list[str]:
 
 
 def _name(row: VmaRow, uses: Mapping[int, str]) -> str:
-    if row.name.startswith("/"):
-        file = row.name.removesuffix(" (deleted)").rpartition("/")[2] or row.name
+    if file := row.file_name:
         return "libraries" if ".so" in file else file
     return row.name.strip("[]") or uses.get(row.id, "anonymous")
 

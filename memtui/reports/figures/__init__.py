@@ -37,6 +37,4 @@ def figures(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
 
 def label(row: VmaRow, uses: Mapping[int, str]) -> str:
     """Return the label of a range at the address axis."""
-    if row.name.startswith("/"):
-        return row.name.removesuffix(" (deleted)").rpartition("/")[2] or row.name
-    return row.name or uses.get(row.id) or f"anon {short_size(row.end - row.start)}"
+    return row.file_name or row.name or uses.get(row.id) or f"anon {short_size(row.end - row.start)}"
