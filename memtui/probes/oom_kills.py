@@ -112,11 +112,12 @@ class OomKills:
         counted = 0
         if before is not None and self._count is not None and previous == self._cgroup:
             counted = max(self._count - before, 0)
-        reached = [group for group, count in self._local.items() if count > local.get(group, count)]
-        cause = self._cause_of(reached)
         tree, self._before = self._before | set(pids), set(pids)
         named = [kill for kill in self._killed() if kill.pid in tree or kill.pid == self._pid]
+        if not named and not counted:
+            return []
         texts = []
+        cause = self._cause_of([group for group, count in self._local.items() if count > local.get(group, count)])
         for kill in named:
             if kill.pid == self._pid:
                 self._root_killed = self._cause(kill, cause)

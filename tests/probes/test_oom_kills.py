@@ -200,7 +200,7 @@ def test_pids_of_a_namespace_are_not_those_of_the_log(tmp_path, log):
     assert kills.explained(SIGKILL, [PID]) == ("killed by SIGKILL, not by the kernel for want of memory", [])
 
 
-def test_a_real_cgroup_that_is_too_small():
+def test_a_real_cgroup_that_is_too_small(tmp_path):
     need_root()
     eats = "import time\nkept = []\nwhile True: kept.append(b'x' * (4 << 20)); time.sleep(0.01)"
     with limited_cgroup(64 * MIB) as (_, folder):
@@ -209,24 +209,17 @@ def test_a_real_cgroup_that_is_too_small():
         )
         try:
             (folder / "cgroup.procs").write_text(str(process.pid))
-            for log in (KernelLog(), KernelLog(Path("/nowhere"))):
-                watched = OomKills(process.pid, log)
-                if log.readable:
-                    named = watched
-                else:
-                    counted = watched
+            counted, named = (OomKills(process.pid, log) for log in (no_log(tmp_path), KernelLog()))
             process.communicate(b"x", 60)
             assert process.returncode == -9
-            how, texts = counted.explained(SIGKILL, [process.pid])
-            assert how.startswith("killed by SIGKILL, probably by the kernel: ")
-            assert (
-                how.endswith(f"cgroup /{folder.name} is limited to 64.0 MiB") or "reached its limit of 64.0 MiB" in how
-            )
-            assert len(texts) == 1
         finally:
             process.kill()
             process.wait()
-        if not Path(oom_kills.LOG).exists() or not named._names_pids:
+        how, texts = counted.explained(SIGKILL, [process.pid])
+        assert how.startswith("killed by SIGKILL, probably by the kernel: ")
+        assert how.endswith(f"cgroup /{folder.name} is limited to 64.0 MiB") or "reached its limit of 64.0 MiB" in how
+        assert len(texts) == 1
+        if not named._names_pids:
             pytest.skip("the log of this kernel cannot be read here: only its counter was")
         how, texts = named.explained(SIGKILL, [process.pid])
         assert how == f"killed by the kernel (SIGKILL): cgroup /{folder.name} reached its limit of 64.0 MiB"

@@ -54,8 +54,8 @@ class Sampler:
         outbox: MessageQueue,
         commands_fd: int,
         stop_fd: int,
-        owner: int | None = None,
-        log: KernelLog | None = None,
+        owner: int | None,
+        log: KernelLog,
     ) -> None:
         """Choose a tracker and prepare everything, so that no pause waits for it.
 
@@ -64,8 +64,8 @@ class Sampler:
             outbox: takes the messages.
             commands_fd: where the commands after the order come from.
             stop_fd: anything to read here means stop.
-            owner: a user whose processes are watched, and no others; their overhead is limited then.
-            log: of the kernel, opened with rights that this process has given up since; None: it is opened here.
+            owner: a user whose processes are watched, and no others; their overhead is limited then. None: all users.
+            log: of the kernel, opened with rights that this process has given up since.
 
         Raises:
             NotOwn: the target is another user's.
@@ -89,7 +89,7 @@ class Sampler:
         self._target_fd = os.pidfd_open(order.pid)
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
-        self._oom_kills = OomKills(order.pid, log or KernelLog())
+        self._oom_kills = OomKills(order.pid, log)
         locks = TargetLocks()
         locks.acquire(order.pid)  # two samplers would clear each other's accessed bits
         self._tracker, self._rejected = choose(
