@@ -145,9 +145,9 @@ def _what_is_left(recording: Recording, ended: Ended) -> list[str]:
         lines.append(f"output of the program: {recording.log}")
     if recording.owner_notice:
         lines.append(recording.owner_notice)
-    if recording.path.exists() and not ended.outlived:
-        lines.append(last_line(recording.path))
-    return list(filter(None, lines))
+    if not ended.outlived and (last := last_line(recording.path)):
+        lines.append(last)
+    return lines
 
 
 def _rejoin(running: Running, pid: int, request: RejoinRequest, console: Console) -> int:

@@ -13,7 +13,7 @@ from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
 from memtui.core.samples import Process
-from memtui.reports.post_mortem import ending_forms
+from memtui.reports.post_mortem import ending_forms, is_bad
 from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
 from memtui.tui.presenters.all_windows import MORE, parts_until
@@ -54,9 +54,11 @@ class SentencesLog:
 
     def _ending_of(self, reader: Session) -> tuple[Forms, ...]:
         """Return the sentence about a program that was killed or failed; it is read once."""
-        if self._ending is None and reader.end is not None:
+        if reader.end is None or not is_bad(reader.end):
+            return ()
+        if self._ending is None:
             self._ending = tuple(f"{form[:1].upper()}{form[1:]}." for form in ending_forms(reader.path))
-        return (self._ending,) if self._ending else ()
+        return (self._ending,)
 
 
 class WindowFigures:
