@@ -515,7 +515,7 @@ def test_the_capabilities_of_a_running_sampler(tmp_path):
     """As root without sudo, too; the windows meanwhile are exact on another user's process."""
     words = ("random", "--pages", 4000, "--touched", 1000, "--seed", 5)
     nobody = pwd.getpwnam("nobody")
-    command = ["setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups", *pattern_argv(*words)]
+    command = ["setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups", *pattern_argv(*words, safe_path=True)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as target:
         try:
             assert target.stdout is not None

@@ -228,7 +228,7 @@ def wss_of_pattern(path: Path, truth: dict) -> list[int]:
 @contextmanager
 def pattern_of(other: dict, *words: object):
     """A running access pattern of another user."""
-    with subprocess.Popen(pattern_argv(*words), stdout=subprocess.PIPE, **other) as child:
+    with subprocess.Popen(pattern_argv(*words, safe_path=True), stdout=subprocess.PIPE, **other) as child:
         assert child.stdout is not None
         try:
             yield json.loads(child.stdout.readline())

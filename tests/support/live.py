@@ -52,10 +52,14 @@ def own_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         os.kill(left.memtui_pid, signal.SIGKILL)
 
 
-def pattern_argv(*words: object, rest_s: float = REST_S) -> list[str]:
-    """Return the command line of an access pattern; ``rest_s`` 0: at full speed."""
+def pattern_argv(*words: object, rest_s: float = REST_S, safe_path: bool = False) -> list[str]:
+    """Return the command line of an access pattern; ``rest_s`` 0: at full speed.
+
+    ``safe_path``: for another user, or another view of the files, to which this folder may be closed.
+    """
+    python = [sys.executable, *["-P"] * safe_path]
     rest = ("--rest-seconds", rest_s) * bool(rest_s)
-    return [sys.executable, "-P", "-m", "memtui.study.workloads.access_patterns", *map(str, (*words, *rest))]
+    return [*python, "-m", "memtui.study.workloads.access_patterns", *map(str, (*words, *rest))]
 
 
 @contextmanager
