@@ -88,10 +88,11 @@ class Yardstick:
             bmm(a, b, out=out)
         return time.monotonic_ns() - start_ns
 
-    def usual_ns(self) -> float:
-        """Return the median of the undisturbed readings during the present load."""
+    def usual_ns(self) -> float | None:
+        """Return the median of the undisturbed readings during the present load; None where all were disturbed."""
         readings = np.asarray(self._load_readings)
-        return float(np.median(readings[readings <= self.limit_ns()]))
+        undisturbed = readings[readings <= self.limit_ns()]
+        return float(np.median(undisturbed)) if len(undisturbed) else None
 
     def limit_ns(self) -> float:
         """Return the longest time of a reading at the CPU's full speed, by all readings so far."""
@@ -165,12 +166,12 @@ class References:
                 stored = json.loads(read_small_bytes(path))
                 self._by_cpu = {str(k): float(v) for k, v in stored.items() if float(v) > 0}
 
-    def of(self, cpu: str, now_ns: float) -> float:
+    def of(self, cpu: str, now_ns: float | None) -> float | None:
         """Return the reference time of a CPU in nanoseconds; ``now_ns`` becomes it where there is none yet."""
-        if cpu not in self._by_cpu:
+        if cpu not in self._by_cpu and now_ns is not None:
             self._by_cpu[cpu] = now_ns
             self._keep()
-        return self._by_cpu[cpu]
+        return self._by_cpu.get(cpu)
 
     def _keep(self) -> None:
         if self._path is None:

@@ -100,7 +100,7 @@ class Done:
         windows: at least one.
         settled: whether the load had settled before the windows.
         yard_limit_ns: longest time of the yardstick at the CPU's full speed; None without a yardstick.
-        yard_ns: usual time of the yardstick; None without a yardstick.
+        yard_ns: usual time of the yardstick; None without a yardstick, and where all its readings were disturbed.
         walked_bytes: size of all inputs, until the first is used again.
         copies: number of sets of weights.
         launch_share: part of the time of a burst of calls in which a GPU's host queued them; None on a CPU.

@@ -293,9 +293,7 @@ class Sweep:
         return evaluate(configuration, whole, joined(visits), assumed_w=self._request.assumed_w)
 
     def _reference_ns(self, device: Ready, now_ns: float | None) -> float | None:
-        """Return the yardstick's time at the reference speed of the CPU; None without a yardstick."""
-        if now_ns is None:
-            return None
+        """Return the yardstick's time at the reference speed of the CPU; None where it was never measured."""
         parts = (device.name, f"{device.threads} threads", f"torch {device.torch}", device.capability or "")
         return self._references.of(", ".join(parts), now_ns)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.bench.configuration import make
-from memtui.bench.cpu_speed import SMOOTHED, References, scaled_to_reference, share_that_follows
+from memtui.bench.cpu_speed import SMOOTHED, References, Yardstick, scaled_to_reference, share_that_follows
 from memtui.bench.plan import BenchPlan, BenchWindow
 from memtui.bench.result import Conditions, Series, Visit, evaluate
 from memtui.bench.text import remarks
@@ -95,3 +95,24 @@ def test_the_reference_is_that_of_the_first_sweep(tmp_path):
         assert References(path).of("a", 4.0) == 4
     assert References(tmp_path / "state" / "speed.json" / "no").of("a", 5.0) == 5
     assert References(None).of("a", 6.0) == 6
+
+
+def test_a_load_without_an_undisturbed_reading_gives_no_reference(tmp_path):
+    """A median of nothing is not a number, which the file of references kept but could not give back."""
+    torch = pytest.importorskip("torch")
+    yardstick = Yardstick(torch, 1)
+    times = iter([1_000] * 100 + [1_500] * 50)
+    yardstick._read = lambda: next(times)
+    for _ in range(100):
+        yardstick.read()
+    assert yardstick.usual_ns() == 1_000
+    yardstick.start_load()
+    for _ in range(50):
+        yardstick.read()
+    assert yardstick.usual_ns() is None
+    path = tmp_path / "speed.json"
+    references = References(path)
+    assert references.of("a", None) is None
+    assert not path.exists()
+    assert references.of("a", 7.0) == 7
+    assert References(path).of("a", None) == 7

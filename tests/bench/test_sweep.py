@@ -108,9 +108,10 @@ def test_all_sweeps_have_the_reference_speed_of_the_first(database, tmp_path):
         references = References(tmp_path / "speed.json")
         with Sweep(request, database, lambda progress: None, None, references) as sweep:
             result |= {row.reference_ns for row in sweep.run()}
+    result.discard(None)  # all readings of the first row may be disturbed on a busy machine
     (reference_ns,) = result
     assert 1000 < reference_ns < 1e9, "nanoseconds of a yardstick of 45 us, on a machine that may be busy"
-    assert {r["reference_ns"] for r in database.rows()} == result
+    assert {r["reference_ns"] for r in database.rows()} - {None} == result
 
 
 def test_visits_of_configurations_take_turns(database):
