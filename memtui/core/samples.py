@@ -344,6 +344,37 @@ class GpuUse:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """The limit of memory that leaves a program the least, at one moment.
+
+    Attributes:
+        t_ns: when it was read.
+        cgroup: whose limit that is, as in ``/proc/PID/cgroup``; empty: the memory of the machine.
+        limit_bytes: the limit.
+        used_bytes: what everything under that limit uses.
+        reclaimable_bytes: part of that: page cache, which the kernel takes back before it kills.
+        swap_bytes: how much of it can still be swapped out.
+    """
+
+    t_ns: int
+    cgroup: str
+    limit_bytes: int
+    used_bytes: int
+    reclaimable_bytes: int
+    swap_bytes: int
+
+    @property
+    def needed_bytes(self) -> int:
+        """What is used and is not page cache."""
+        return self.used_bytes - self.reclaimable_bytes
+
+    @property
+    def left_bytes(self) -> int:
+        """How much more can be used until the kernel kills."""
+        return self.limit_bytes - self.needed_bytes + self.swap_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """An event at one moment: a mark, a gap, an exec, a target that someone stopped."""
 
@@ -375,11 +406,12 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """All power readings of one tick, and GPU memory and use of the tree's processes where they were read again."""
+    """All power readings of one tick, and what was read again: GPU memory and use of processes, a limit of memory."""
 
     readings: tuple[PowerReading, ...] = ()
     gpu_memory: tuple[GpuMemory, ...] = ()
     gpu_use: tuple[GpuUse, ...] = ()
+    limits: tuple[MemoryLimit, ...] = ()
 
 
 Message = Hello | Process | VmaTable | Window | Power | Event | End | TracerMessage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from memtui.core.procfs import PROC
@@ -23,6 +24,12 @@ def memory_mounts(proc: Path = PROC) -> dict[int, tuple[Path, str]]:
 
 def memory_cgroup(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> tuple[int, Path] | None:
     """Return (version, folder) of the cgroup that accounts a process; None: the root cgroup, or it is not visible."""
+    seen = visible_cgroups(proc, pid, mounts)
+    return next(((version, folder) for version, folder in seen if folder != mounts[version][0]), None)
+
+
+def visible_cgroups(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> Iterator[tuple[int, Path]]:
+    """Yield (version, folder) of the cgroup that accounts a process; the root's where no other one is visible."""
     for line in text_of(proc / str(pid) / "cgroup").splitlines():  # cgroups(7): number:controllers:path
         _, controllers, path = line.split(":", 2)
         version = 1 if "memory" in controllers.split(",") else 2 if not controllers else 0
@@ -35,9 +42,7 @@ def memory_cgroup(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> 
         # A group for which the controller is not switched on is accounted in the next one above.
         while folder != top and not (folder / "memory.stat").exists():
             folder = folder.parent
-        if folder != top:
-            return version, folder
-    return None
+        yield version, folder
 
 
 def upwards(folder: Path, top: Path) -> list[Path]:
@@ -65,7 +70,7 @@ _FILES = {
 
 def reclaim_is_near(pid: int, proc: Path = PROC) -> bool:
     """Whether anonymous memory of this process might soon be swapped out: there is swap, and little memory is left."""
-    memory = _numbers(proc / "meminfo")
+    memory = numbers_of(proc / "meminfo")
     if not memory.get("SwapTotal"):
         return False
     if memory.get("MemAvailable", 0) < _NEAR_SHARE * memory.get("MemTotal", 0):
@@ -81,11 +86,12 @@ def reclaim_is_near(pid: int, proc: Path = PROC) -> bool:
 def _is_nearly_full(group: Path, limit: str, used: str, spare: str) -> bool:
     try:
         most = int(text_of(group / limit))
-        taken = int(text_of(group / used)) - _numbers(group / "memory.stat").get(spare, 0)
+        taken = int(text_of(group / used)) - numbers_of(group / "memory.stat").get(spare, 0)
     except ValueError:  # "max", or not there
         return False
     return taken > (1 - _NEAR_SHARE) * most
 
 
-def _numbers(path: Path) -> dict[str, int]:
+def numbers_of(path: Path) -> dict[str, int]:
+    """Return the numbers of a file of the kernel with lines "name number" or "name: number"; empty without it."""
     return {name: int(value) for name, value in re.findall(r"^(\w+):?\s+(\d+)", text_of(path), re.M)}

@@ -21,6 +21,7 @@ from memtui.core.samples import (
     GpuMemory,
     GpuUse,
     Hello,
+    MemoryLimit,
     Message,
     Power,
     PowerReading,
@@ -33,7 +34,7 @@ from memtui.core.samples import (
 from memtui.core.tracer_messages import AllocationStep, LearningProgress, TensorRanges, TracerMessage, TrainingProgress
 
 MAGIC = b"MTUI"
-PROTOCOL = 13
+PROTOCOL = 14
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
@@ -98,6 +99,7 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
         tuple(PowerReading(**r) for r in d["readings"]),
         tuple(GpuMemory(**m) for m in d["gpu_memory"]),
         tuple(GpuUse(**u) for u in d["gpu_use"]),
+        tuple(MemoryLimit(**limit) for limit in d["limits"]),
     ),
     Event: lambda d, _: Event(**d),
     End: lambda d, _: End(**d),

@@ -21,6 +21,7 @@ from memtui.core.samples import (
     GpuUse,
     Hello,
     Host,
+    MemoryLimit,
     Options,
     PowerReading,
     Process,
@@ -56,6 +57,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         "nvlink_rx_bytes_per_s",
         GpuMemory: "t_ns process gpu_bytes",
         GpuUse: "t_ns process gpus_used",
+        MemoryLimit: "t_ns limit_bytes used_bytes reclaimable_bytes swap_bytes",
         Event: "t_ns",
         End: "t_ns",
         RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost "

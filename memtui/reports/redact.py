@@ -25,7 +25,7 @@ from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.call_stacks import CallStacks
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
-from memtui.core.samples import Capability, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
+from memtui.core.samples import Capability, Event, GpuMemory, GpuUse, Hello, MemoryLimit, PowerReading, Process
 from memtui.core.tracer_messages import MAIN_MEMORY, PINNED_MEMORY
 from memtui.formats.mxnet_tags import compat_keys
 from memtui.reports.permission import Record, permitted, permitted_row
@@ -38,6 +38,7 @@ from memtui.session.records.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
 
 MASK = "***"
+HIDDEN_CGROUP = "cgroup"
 GIB = 1 << 30
 # Names that the kernel gives to memory, the same in every process.
 _KERNELS = frozenset(("", "[heap]", "[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]", "[uprobes]"))
@@ -156,6 +157,10 @@ class RedactedSource:
 
     def gpu_use(self, first_ns: int, last_ns: int) -> list[GpuUse]:
         return [self._scrubbed(use, ("status", "reason")) for use in self._source.gpu_use(first_ns, last_ns)]
+
+    def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]:
+        limits = self._source.memory_limits(first_ns, last_ns)
+        return [permitted(limit, cgroup=HIDDEN_CGROUP if limit.cgroup else "") for limit in limits]
 
     def _scrubbed(self, record: Record, texts: Iterable[str]) -> Record:
         """Return the harmless fields of a record, and these texts without secrets."""

@@ -27,6 +27,7 @@ from memtui.reports.allocation_summary import AllocationSummary, allocation_summ
 from memtui.reports.counter_summary import CounterSummary, counter_summaries
 from memtui.reports.energy_summary import EnergySummary, energy_summary
 from memtui.reports.import_summary import ImportSummary, import_summary
+from memtui.reports.memory_limit import LimitSummary, last_limit
 from memtui.reports.overhead_summary import Overhead, budget_clause, overhead_of
 from memtui.reports.post_mortem import PostMortem, post_mortem
 from memtui.reports.power_summary import PowerSummary, power_summaries
@@ -149,6 +150,7 @@ class Report:
         gaps, marks, warnings, disturbed: events during the recording.
         thinned: file size at which page sets were downsampled; None where they were not.
         lost: number of windows without a working set.
+        memory_limit: how much memory was left at the end, where least was left; None where that was not read.
         post_mortem: what grew before the program was killed or failed; None where it was not.
         end_reason, end: why and how the session ended.
     """
@@ -195,6 +197,7 @@ class Report:
     disturbed: Disturbances
     thinned: Downsampled | None
     lost: int
+    memory_limit: LimitSummary | None
     post_mortem: PostMortem | None
     end_reason: str
     end: str
@@ -290,6 +293,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         disturbed=Disturbances(sum(map(bool, samples.disturbed)), dict(Counter(filter(None, samples.disturbed)))),
         thinned=Downsampled(reader.downsampled_to_bytes) if reader.downsampled_to_bytes is not None else None,
         lost=int(np.isnan(samples.wss_bytes).sum()) if hello.wss.ok else 0,
+        memory_limit=last_limit(reader),
         post_mortem=post_mortem(reader),
         end_reason=reader.end.text if reader.end else "",
         end=reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),

@@ -17,7 +17,7 @@ from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.call_stacks import CallStacks
 from memtui.core.page_set import PageSet
-from memtui.core.samples import End, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
+from memtui.core.samples import End, Event, GpuMemory, GpuUse, Hello, MemoryLimit, PowerReading, Process
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import DriverMemory, ImportedFrom
@@ -87,6 +87,7 @@ class ReportSource(Protocol):
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]: ...
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]: ...
     def gpu_use(self, first_ns: int, last_ns: int) -> list[GpuUse]: ...
+    def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]: ...
     def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
     def allocation_steps(self) -> list[RecordedStep]: ...
     def step_trace(self, step: RecordedStep) -> StepTrace: ...
@@ -127,6 +128,7 @@ class Source:
         self.power = session.devices.power
         self.gpu_memory = session.devices.gpu_memory
         self.gpu_use = session.devices.gpu_use
+        self.memory_limits = session.devices.memory_limits
         self.events = session.events
         self.allocation_steps = session.allocations.steps
         self.step_trace = session.allocations.trace

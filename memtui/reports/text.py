@@ -11,6 +11,7 @@ from memtui.reports.allocation_summary import device_lines
 from memtui.reports.counter_summary import counter_line
 from memtui.reports.energy_summary import energy_lines
 from memtui.reports.import_summary import ImportSummary, import_lines
+from memtui.reports.memory_limit import limit_lines
 from memtui.reports.overhead_summary import overhead_line
 from memtui.reports.post_mortem import post_mortem_lines
 from memtui.reports.power_summary import power_line
@@ -61,6 +62,7 @@ def _recorded_lines(report: Report) -> list[str]:
         *memory.shared_lines(report.shared_bytes, report.wss_bytes, len(report.processes)),
         *memory.resident_lines(report.rss_bytes, report.pss_bytes, report.touched_fraction.of),
         *memory.released_lines(report.given_back_bytes, report.wss_bytes),
+        *limit_lines(report.memory_limit),
         *post_mortem_lines(report.post_mortem),
         *reuse_lines(report.reuse),
         overhead_line(report.overhead),

@@ -1,10 +1,10 @@
-"""The devices of a session: readings of their power, and what processes allocated on GPUs and used of them."""
+"""The machine of a session: power, limits of memory, and what processes allocated on GPUs and used of them."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-from memtui.core.samples import GpuMemory, GpuUse, PowerReading
+from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, PowerReading
 from memtui.session.connection import SessionFile
 from memtui.session.schema import TABLES
 
@@ -29,6 +29,17 @@ class DeviceReader:
     def gpu_use(self, first_ns: int, last_ns: int) -> list[GpuUse]:
         """Return how busy processes kept GPUs, in a half-open time range: a row a change, valid until the next."""
         return self._file.records(GpuUse, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns, process", first_ns, last_ns)
+
+    def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]:
+        """Return the limits of memory in a half-open time range: at each moment the one that leaves least."""
+        return self._file.records(MemoryLimit, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
+
+    def last_limit_ns(self, t_ns: int) -> int | None:
+        """Return when a limit of memory was read last until a moment; None where none was."""
+        if not self._file.has(MemoryLimit):
+            return None
+        ((last_ns,),) = self._file.query("SELECT max(t_ns) FROM memory_limit WHERE t_ns <= ?", "I", t_ns)
+        return None if last_ns is None else int(last_ns)
 
     def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
         """Return what each process had allocated on GPUs at a moment, by its key; only those measured by then."""

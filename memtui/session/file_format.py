@@ -22,7 +22,7 @@ from memtui.core.text import printable
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
 PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is not a session
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 _TABLES_SINCE = {  # by format: tables that the format before it lacked
     7: frozenset(("allocation_step", "tensor_ranges")),
     8: frozenset(("training_progress", "allocation_device")),
@@ -37,6 +37,7 @@ _TABLES_SINCE = {  # by format: tables that the format before it lacked
             *("reuse_burst", "resident_set"),
         )
     ),
+    14: frozenset(("memory_limit",)),
 }
 OLDEST_VERSION = 6  # of those that are read; a file without a table has no data of its kind
 SQLITE_MAGIC = b"SQLite format 3\0"

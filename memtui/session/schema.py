@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Generic, NamedTuple
 
-from memtui.core.samples import Event, GpuMemory, GpuUse, PowerReading, Process
+from memtui.core.samples import Event, GpuMemory, GpuUse, MemoryLimit, PowerReading, Process
 from memtui.session.columns import (
     Insertion,
     Integer,
@@ -341,6 +341,7 @@ TABLES: dict[type, str] = {
     PowerReading: "power",
     GpuMemory: "gpu_memory",
     GpuUse: "gpu_use",
+    MemoryLimit: "memory_limit",
     Event: "event",
     AllocationStepRecord: "allocation_step",
     AllocationDeviceRecord: "allocation_device",

@@ -71,6 +71,11 @@ CREATE TABLE gpu_use( -- how busy a process kept all GPUs, 0.5 is half of one: a
     t_ns INTEGER NOT NULL, process INTEGER NOT NULL, gpus_used REAL, status TEXT NOT NULL, reason TEXT NOT NULL,
     PRIMARY KEY(process, t_ns)) WITHOUT ROWID; -- a row holds until the next one of its process
 
+CREATE TABLE memory_limit( -- of the machine ("") or of a cgroup: the one that leaves least
+    t_ns INTEGER NOT NULL, cgroup TEXT NOT NULL, limit_bytes INTEGER NOT NULL, used_bytes INTEGER NOT NULL,
+    reclaimable_bytes INTEGER NOT NULL, swap_bytes INTEGER NOT NULL); -- page cache in use, and what swap can take yet
+CREATE INDEX memory_limit_by_time ON memory_limit(t_ns);
+
 CREATE TABLE event(t_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 CREATE INDEX event_by_time ON event(t_ns);
 

@@ -14,6 +14,7 @@ from memtui.core.samples import Status
 from memtui.probes.competing_observers import other_observers
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
+from tests.support.folders import put
 from tests.support.live import needs_tracker
 from tests.support.pagetable_targets import Observer, Target, need_pagetable, within
 from tests.support.streams import sample
@@ -23,11 +24,6 @@ pytestmark = pytest.mark.real_clock
 DAMON = Path("/sys/kernel/mm/damon/admin/kdamonds")
 NO_VISIT = "the DAMON of this machine took no accessed bits of this process"
 WINDOWS, MOST_WINDOWS = 40, 120  # of 0.1 s: DAMON samples memory of the whole machine, and comes when it comes
-
-
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n")
 
 
 def test_nobody(tmp_path):

@@ -16,6 +16,7 @@ from memtui.probes.memory_pressure import memory_cgroup, memory_mounts
 from memtui.session.session import Session
 from tests.support.cgroups import limited_cgroup
 from tests.support.cli import memtui
+from tests.support.folders import put
 from tests.support.live import needs_root, needs_tracker, pattern, wait_for_samples
 
 pytestmark = pytest.mark.real_clock
@@ -35,12 +36,6 @@ VMSTAT = {
     "thp_split_pmd": 239,
     "pgdemote_kswapd": 0,
 }
-
-
-def put(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def counters(**numbers: int) -> str:

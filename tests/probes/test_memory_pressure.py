@@ -7,14 +7,10 @@ from pathlib import Path
 import pytest
 
 from memtui.probes.memory_pressure import reclaim_is_near
+from tests.support.folders import put
 
 PID = 42
 MIB = 1 << 20
-
-
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 @pytest.fixture

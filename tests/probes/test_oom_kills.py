@@ -13,6 +13,7 @@ import pytest
 from memtui.probes import oom_kills
 from memtui.probes.oom_kills import SIGKILL, KernelLog, OomKills
 from tests.support.cgroups import limited_cgroup
+from tests.support.folders import put
 from tests.support.pagetable_targets import need_root
 
 PID, CHILD = 42, 43
@@ -23,11 +24,6 @@ REASON = (
 VICTIM = (
     "{}Killed process {} (python) total-vm:70000kB, anon-rss:60000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:4kB"
 )
-
-
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 class Machine:

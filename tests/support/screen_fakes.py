@@ -127,7 +127,11 @@ class FakeSession:
         )
         self.reuse = SimpleNamespace(until=self._reuse_until, between=self._reuse_between, bursts=lambda *samples: [])
         self.devices = SimpleNamespace(
-            power=self._power, gpu_memory_at=self._gpu_memory_at, gpu_use_at=self._gpu_use_at
+            power=self._power,
+            gpu_memory_at=self._gpu_memory_at,
+            gpu_use_at=self._gpu_use_at,
+            memory_limits=lambda first_ns, last_ns: [],
+            last_limit_ns=lambda t_ns: None,
         )
         self.training = SimpleNamespace(
             progress=self._training, devices=self._training_devices, networks=self._trainings

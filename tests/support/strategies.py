@@ -11,6 +11,7 @@ from memtui.core.samples import (
     Event,
     GpuMemory,
     GpuUse,
+    MemoryLimit,
     Power,
     PowerReading,
     Process,
@@ -80,6 +81,7 @@ WINDOWS = st.builds(
 )
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
 USED = st.builds(GpuUse, NS, NS, st.none() | st.floats(0, 64), TEXT, TEXT)
+LIMITS = st.builds(MemoryLimit, NS, TEXT, BYTES, BYTES, BYTES, BYTES)
 HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)
 MESSAGES = st.one_of(
     PROCESSES,
@@ -90,6 +92,7 @@ MESSAGES = st.one_of(
         st.lists(READINGS, max_size=3).map(tuple),
         st.lists(HELD, max_size=3).map(tuple),
         st.lists(USED, max_size=3).map(tuple),
+        st.lists(LIMITS, max_size=1).map(tuple),
     ),
     st.builds(Event, NS, TEXT, TEXT),
     st.builds(End, NS, TEXT, TEXT),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, ResidentKind, resident, resident_bytes
-from memtui.core.samples import End, Process
+from memtui.core.samples import End, MemoryLimit, Power, Process, Window
 from memtui.session.packed_column import Column
 from memtui.session.sample_table import COLUMNS, SampleTable, SampleTableBuilder
 from memtui.session.session import Session
@@ -20,6 +20,9 @@ from tests.support.sessions import messages, write_session
 
 MS = 1_000_000
 PROCESSES = [Process(key, 100 + key, 1, key, 0, "t", "child") for key in (1, 2)]
+
+
+NO_DEVICES = SimpleNamespace(last_limit_ns=lambda t_ns: None)
 
 
 def rows(count: int, *, seed: int = 0, unknown: float = 0.0, budget: bool = False, pss: bool = True) -> list[tuple]:
@@ -61,7 +64,10 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
     for start in range(0, len(all_rows), 3):
         table = builder.add(all_rows[start : start + 3])
         reader = SimpleNamespace(
-            samples=table, end=None, hello=SimpleNamespace(options=SimpleNamespace(interval_ns=100 * MS))
+            samples=table,
+            end=None,
+            hello=SimpleNamespace(options=SimpleNamespace(interval_ns=100 * MS)),
+            devices=NO_DEVICES,
         )
         log.view(reader, len(table) - 1, None, PROCESSES)
         whole = WindowFigures(table, len(table) - 1, ResidentKind().of(table, PROCESSES))
@@ -76,7 +82,7 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
 
 def test_a_cursor_that_goes_back_has_the_figures_until_there():
     table = SampleTableBuilder().add(rows(500))
-    reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None, devices=NO_DEVICES), SentencesLog()
     for index in (499, 100, 101, 400, 0, 300):
         log.view(reader, index, None, PROCESSES)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, index, PSS).figures(table)))
@@ -100,7 +106,7 @@ def test_resident_memory_of_a_growing_table_is_that_of_the_whole(pss, processes,
 def test_a_cursor_that_stands_still_has_the_kind_of_resident_memory_that_is_known_by_now():
     """A second process that is loaded later makes a tree of it, whose RSS is not the one of a process alone."""
     table = SampleTableBuilder().add(rows(40))
-    reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None, devices=NO_DEVICES), SentencesLog()
     for processes, kind in ((PROCESSES[:1], RSS), (PROCESSES, PSS)):
         log.view(reader, 20, None, processes)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, 20, kind).figures(table)))
@@ -123,7 +129,10 @@ def numbers_read(count: int, monkeypatch) -> float:
         for start in range(count, count + 1600, 10):
             table: SampleTable = builder.add(all_rows[start : start + 10])
             reader = SimpleNamespace(
-                samples=table, end=None, hello=SimpleNamespace(options=SimpleNamespace(interval_ns=MS))
+                samples=table,
+                end=None,
+                devices=NO_DEVICES,
+                hello=SimpleNamespace(options=SimpleNamespace(interval_ns=MS)),
             )
             log.view(reader, len(table) - 1, None, PROCESSES)
             intervals.until(reader, len(table) - 1)
@@ -172,3 +181,22 @@ def test_a_bad_end_comes_first_in_the_last_window_only(tmp_path, how):
         assert last[1][0].startswith("In a window of")
         assert header == "target killed by the kernel (SIGKILL)"
     assert before[0][0].startswith("In a window of")
+
+
+def test_the_first_sentence_says_when_memory_runs_out(tmp_path):
+    def stream():
+        for message in messages(60, interval_ns=2000 * MS):
+            if isinstance(message, Window):
+                left = 1000 - 10 * message.sample
+                yield Power(limits=(MemoryLimit(message.start_ns, "", 8 << 30, (8 << 30) - (left << 20), 0, 0),))
+            yield message
+
+    reader = Session(write_session(tmp_path / "s.memtui", stream()))
+    log = SentencesLog()
+    processes = reader.processes.all()
+    first = [log.view(reader, index, None, processes).sentences[0][0] for index in (59, 40, 5, 59)]
+    assert first[0] == first[3]
+    assert first[0].startswith("The machine will be out of memory in about 82 s if ")
+    assert first[1].startswith("The machine will be out of memory in about 2")
+    assert first[2].startswith("In a window of ")
+    reader.close()

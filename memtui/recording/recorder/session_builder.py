@@ -105,6 +105,7 @@ class SessionBuilder:
                 self._writer.insert(filter(self._is_new, message.readings))
                 self._writer.insert(memory for memory in message.gpu_memory if _is_change(memory, self._gpu_memory))
                 self._writer.insert(use for use in message.gpu_use if _is_change(use, self._gpu_use))
+                self._writer.insert(replace(limit, cgroup=utf8_safe(limit.cgroup)) for limit in message.limits)
             case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
                 self._add_reported(message)
             case Event():

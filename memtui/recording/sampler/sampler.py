@@ -20,6 +20,7 @@ from memtui.core.block_sample import BlockSample
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.core.procfs import read_stat
 from memtui.core.samples import End, Power
+from memtui.probes.memory_limits import MemoryLimits
 from memtui.probes.oom_kills import KernelLog, OomKills
 from memtui.probes.pages.accessed_bit_cost import measure_set_cost
 from memtui.probes.pages.select_tracker import choose
@@ -90,6 +91,7 @@ class Sampler:
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
         self._oom_kills = OomKills(order.pid, log)
+        self._limits = MemoryLimits(order.pid)
         locks = TargetLocks()
         locks.acquire(order.pid)  # two samplers would clear each other's accessed bits
         self._tracker, self._rejected = choose(
@@ -166,7 +168,8 @@ class Sampler:
         now_ns = time.monotonic_ns()
         if now_ns >= self._power_due_ns:
             readings = power.read(now_ns)
-            self._outbox.put(Power(readings, *gpu_part(self._tree.processes.values(), power.holders)))
+            gpu = gpu_part(self._tree.processes.values(), power.holders)
+            self._outbox.put(Power(readings, *gpu, self._limits.poll(now_ns)))
             self._power_due_ns = now_ns + self._clock.power_every_ns
             self._warn(self._oom_kills.new(self._tree.processes))
         window_due_ns = due_ns = max(self._window_due_ns(now_ns), bursts.end_ns)

@@ -225,6 +225,15 @@ def _gpu_use(reader: ReportSource) -> Iterator[Row]:
         yield use.t_ns, pids[use.process], use.gpus_used, use.status, use.reason
 
 
+def _memory_limit(reader: ReportSource) -> Iterator[Row]:
+    """Yield the limit of memory that left least, at each moment it was read."""
+    for limit in reader.memory_limits(0, 2**62):
+        yield (
+            *(limit.t_ns, limit.cgroup, limit.limit_bytes, limit.used_bytes),
+            *(limit.reclaimable_bytes, limit.swap_bytes, limit.left_bytes),
+        )
+
+
 def _allocations(reader: ReportSource) -> Iterator[Row]:
     """Yield every allocation and free of the recorded training steps, with the allocated bytes after it."""
     for step in reader.allocation_steps():
@@ -347,5 +356,9 @@ TABLES: dict[str, Table] = {
     ),
     "gpu_memory": (("t_ns", "pid", "gpu_bytes", "status", "reason"), _gpu_memory),
     "gpu_use": (("t_ns", "pid", "gpus_used", "status", "reason"), _gpu_use),
+    "memory_limit": (
+        ("t_ns", "cgroup", "limit_bytes", "used_bytes", "reclaimable_bytes", "swap_bytes", "left_bytes"),
+        _memory_limit,
+    ),
     "events": (("t_ns", "kind", "text"), _events),
 }

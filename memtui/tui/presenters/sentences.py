@@ -13,6 +13,7 @@ from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
 from memtui.core.samples import Process
+from memtui.reports.memory_limit import SPAN_NS, forecast_forms, limit_summary
 from memtui.reports.post_mortem import ending_forms, is_bad
 from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
@@ -31,6 +32,8 @@ class SentencesLog:
         self._windows: WindowFigures | None = None
         self._figures = Figures()
         self._ending: Forms | None = None
+        self._limit_ns: int | None = None
+        self._forecast: Forms = ()
 
     def view(self, reader: Session, index: int, reuse: ReuseView | None, processes: Sequence[Process]) -> SentencesView:
         """Return the sentences; ``reuse``: distances until then."""
@@ -45,12 +48,25 @@ class SentencesLog:
             else:
                 self._windows.add(samples, index)
             self._cursor_key, self._figures = key, self._windows.figures(samples)
-        ending = self._ending_of(reader) if index == len(samples.sample) - 1 else ()
+        is_last = index == len(samples.sample) - 1
+        first = self._ending_of(reader) if is_last else ()
+        if not first and (forecast := self._forecast_at(reader, 2**62 if is_last else int(samples.end_ns[index]))):
+            first = (forecast,)
         if reuse is None:
-            return SentencesView((*ending, *sentences_of(self._figures)))
+            return SentencesView((*first, *sentences_of(self._figures)))
         estimate = reuse.most_estimate_bytes
         figures = replace(self._figures, reuse_bytes=reuse.most_bytes, reuse_estimate_bytes=estimate)
-        return SentencesView((*ending, *sentences_of(figures)))
+        return SentencesView((*first, *sentences_of(figures)))
+
+    def _forecast_at(self, reader: Session, t_ns: int) -> Forms:
+        """Return the sentence about when memory runs out; it changes when a limit is read, every two seconds."""
+        limit_ns = reader.devices.last_limit_ns(t_ns)
+        if limit_ns != self._limit_ns:
+            self._limit_ns, self._forecast = limit_ns, ()
+            if limit_ns is not None:
+                limits = reader.devices.memory_limits(limit_ns - SPAN_NS, limit_ns + 1)
+                self._forecast = forecast_forms(limit_summary(limits))
+        return self._forecast
 
     def _ending_of(self, reader: Session) -> tuple[Forms, ...]:
         """Return the sentence about a program that was killed or failed; it is read once."""

@@ -1,0 +1,73 @@
+"""How fast use of memory grows, told apart from the start of a program and from use that rises and falls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+LONGEST_S, SHORTEST_S = 600.0, 45.0
+_BLOCKS = 6
+_STUDENT = 2.776  # 97.5 % of Student's t distribution with _BLOCKS - 2 degrees of freedom
+_MOST_ERROR = 0.5  # half the interval, as a share of the slope
+_STEADY = 0.5, 2.0  # times the slope: that of the last blocks
+_MOST_FALL = 0.5  # of the growth: the deepest fall from what was reached before
+_SPANS = 1.0, 0.5, 0.25  # of what is looked at: the longest of them that grows steadily counts
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A growth that goes on: its rate, and the interval in which that lies with 95 %."""
+
+    bytes_per_s: float
+    low_bytes_per_s: float
+    high_bytes_per_s: float
+
+
+def growth_of(t_s: Floats, used_bytes: Floats) -> Growth | None:
+    """Return the growth at the end of a series; None where there is none that goes on steadily.
+
+    The last ten minutes are cut into blocks of one length, whose medians are fitted by a line (least squares). Medians
+    of blocks vary more independently than readings, of which each is much like the one before. Use that rises and
+    falls grows where it rises by more than twice its deepest fall.
+
+    Args:
+        t_s: f8[n], seconds, ascending.
+        used_bytes: f8[n], what was in use then.
+    """
+    if not len(t_s):
+        return None
+    recent = t_s >= t_s[-1] - LONGEST_S
+    t_s, used_bytes = t_s[recent], used_bytes[recent]
+    fall_bytes = float((np.maximum.accumulate(used_bytes) - used_bytes).max())
+    span_s = float(t_s[-1] - t_s[0])
+    for share in _SPANS:
+        if share * span_s >= SHORTEST_S:
+            later = t_s >= t_s[-1] - share * span_s
+            growth = _steady_growth(t_s[later], used_bytes[later], fall_bytes)
+            if growth is not None:
+                return growth
+    return None
+
+
+def _steady_growth(t_s: Floats, used_bytes: Floats, fall_bytes: float) -> Growth | None:
+    block = np.minimum(((t_s - t_s[0]) / (t_s[-1] - t_s[0]) * _BLOCKS).astype(np.int64), _BLOCKS - 1)
+    if np.bincount(block, minlength=_BLOCKS).min() < 2:
+        return None
+    times, levels = (
+        np.array([np.median(values[block == number]) for number in range(_BLOCKS)]) for values in (t_s, used_bytes)
+    )
+    from_mean_s = times - times.mean()
+    squares = float((from_mean_s**2).sum())
+    slope = float((from_mean_s * levels).sum()) / squares
+    left = levels - levels.mean() - slope * from_mean_s
+    error = _STUDENT * float(np.sqrt((left**2).sum() / (_BLOCKS - 2) / squares))
+    if slope <= 0 or error > _MOST_ERROR * slope or fall_bytes > _MOST_FALL * (levels[-1] - levels[0]):
+        return None
+    last = float((levels[-1] - levels[-3]) / (times[-1] - times[-3]))
+    if not _STEADY[0] * slope <= last <= _STEADY[1] * slope:
+        return None
+    return Growth(slope, slope - error, slope + error)

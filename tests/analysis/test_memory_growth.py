@@ -1,0 +1,111 @@
+"""Growth of series whose rate is known: leaks with noise and saw-teeth, and programs that do not grow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.memory_growth import LONGEST_S, SHORTEST_S, Growth, growth_of
+
+MIB = 1 << 20
+
+
+def at(seconds: float, every_s: float = 2.0):
+    return np.arange(0.0, seconds + every_s / 2, every_s)
+
+
+def noise(t_s, mib: float, seed: int):
+    return np.random.default_rng(seed).normal(0, mib * MIB, len(t_s))
+
+
+@given(st.floats(0.01, 1000), st.integers(60, 600), st.integers(0, 1000))
+def test_the_rate_of_a_leak_is_known(mib_a_second, seconds, seed):
+    t_s = at(seconds)
+    growth = growth_of(t_s, 1000 * MIB + t_s * mib_a_second * MIB + noise(t_s, mib_a_second, seed))
+    assert growth is not None
+    assert growth.bytes_per_s == pytest.approx(mib_a_second * MIB, rel=0.25)
+    assert growth.low_bytes_per_s <= growth.bytes_per_s <= growth.high_bytes_per_s
+
+
+def test_the_interval_has_the_rate_in_most_runs():
+    t_s = at(120)
+    hits = 0
+    for seed in range(200):
+        growth = growth_of(t_s, t_s * MIB + noise(t_s, 10, seed))
+        hits += growth is not None and growth.low_bytes_per_s <= MIB <= growth.high_bytes_per_s
+    assert hits >= 180
+
+
+def test_a_line_has_no_error():
+    t_s = at(100)
+    assert growth_of(t_s, 3.0 * MIB * t_s) == Growth(*[pytest.approx(3 * MIB)] * 3)
+
+
+@given(st.integers(0, 10_000))
+def test_noise_alone_hardly_ever_grows(seed):
+    t_s = at(300)
+    assert growth_of(t_s, 1000 * MIB + noise(t_s, 20, seed)) is None
+
+
+def test_too_little_is_known():
+    assert growth_of(np.empty(0), np.empty(0)) is None
+    assert growth_of(np.zeros(1), np.zeros(1)) is None
+    assert growth_of(np.zeros(20), np.arange(20.0)) is None, "no time passes"
+    for seconds, grows in ((SHORTEST_S - 2, False), (SHORTEST_S + 2, True)):
+        t_s = at(seconds)
+        assert (growth_of(t_s, t_s * MIB) is not None) == grows
+    t_s = np.array([0, 1, 2, 97, 98, 100.0])
+    assert growth_of(t_s, t_s * MIB) is None, "nothing was read in between"
+
+
+def test_a_start_does_not_grow():
+    """A program that loads its data for half a minute, and then computes."""
+    for seconds in range(60, 600, 20):
+        t_s = at(seconds)
+        assert growth_of(t_s, np.minimum(t_s, 30) * 100 * MIB) is None, seconds
+
+
+def test_a_leak_after_a_start_is_seen():
+    t_s = at(240)
+    growth = growth_of(t_s, np.minimum(t_s, 30) * 100 * MIB + t_s * MIB)
+    assert growth is not None
+    assert growth.bytes_per_s == pytest.approx(MIB, rel=0.1)
+
+
+@pytest.mark.parametrize("period_s", [3, 11, 50, 120])
+def test_use_that_rises_and_falls_does_not_grow(period_s):
+    for seconds in range(2 * period_s + 10, 600, 7):
+        t_s = at(seconds, 1.0)
+        assert growth_of(t_s, (t_s % period_s) / period_s * 1000 * MIB) is None, seconds
+
+
+def test_a_leak_below_such_teeth_is_seen_when_it_rose_by_more_than_they():
+    t_s = at(600, 1.0)
+    growth = growth_of(t_s, (t_s % 10) / 10 * 200 * MIB + t_s * MIB)
+    assert growth is not None
+    assert growth.bytes_per_s == pytest.approx(MIB, rel=0.2)
+    early = t_s <= 100
+    assert growth_of(t_s[early], ((t_s % 10) / 10 * 200 * MIB + t_s * MIB)[early]) is None
+
+
+def test_growth_that_ended_or_falls_is_none():
+    t_s = at(400)
+    assert growth_of(t_s, np.minimum(t_s, 250) * MIB) is None
+    assert growth_of(t_s, -t_s * MIB) is None
+
+
+def test_of_a_growth_that_became_faster_the_new_rate_counts():
+    t_s = at(600)
+    growth = growth_of(t_s, np.maximum(t_s - 430, 0) * 10 * MIB)
+    assert growth is not None
+    assert growth.bytes_per_s == pytest.approx(10 * MIB, rel=0.1)
+
+
+def test_what_is_long_ago_does_not_count():
+    t_s = at(3000)
+    falls = np.where(t_s < 1000, 10_000.0, 0) * MIB
+    growth = growth_of(t_s, falls + t_s * MIB)
+    assert growth is not None
+    assert t_s[-1] - 1000 > LONGEST_S

@@ -1,0 +1,128 @@
+"""The limit that leaves least: of recorded machines with cgroups of both versions, and of a real cgroup."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memtui.core.samples import MemoryLimit
+from memtui.probes.memory_limits import EVERY_NS, MemoryLimits
+from tests.support.cgroups import limited_cgroup
+from tests.support.folders import put
+from tests.support.pagetable_targets import need_root
+
+PID = 42
+MIB = 1 << 20
+NONE = {1: str(0x7FFFFFFFFFFFF000), 2: "max"}
+
+
+class Machine:
+    """A machine of 1000 MiB of which 400 are available; the process sits in /job/step."""
+
+    def __init__(self, folder: Path, version: int, root: str = "/") -> None:
+        self.proc, self.top, self.version = folder / "proc", folder / "cgroup", version
+        kind = {1: "cgroup none rw,memory", 2: "cgroup2 none rw"}[version]
+        put(self.proc / "self/mountinfo", f"35 31 0:32 {root} {self.top} rw - {kind}\n")
+        put(self.proc / str(PID) / "cgroup", "4:memory:/job/step\n" if version == 1 else "0::/job/step\n")
+        self.memory(free=100, available=400)
+        for name in ("job", "job/step"):
+            self.group(name)
+
+    def memory(self, *, free: int, available: int, swap: int = 0) -> None:
+        sizes = {"MemTotal": 1000, "MemFree": free, "MemAvailable": available, "SwapTotal": swap, "SwapFree": swap}
+        put(self.proc / "meminfo", "".join(f"{name}:  {mib << 10} kB\n" for name, mib in sizes.items()))
+
+    def group(self, name: str, limit: int | None = None, used: int = 0, cache: int = 0, swap=(None, 0)) -> None:
+        """``swap``: how much may be swapped out, and how much is; all in MiB."""
+        group, most = self.top / name, NONE[self.version] if limit is None else str(limit * MIB)
+        if self.version == 2:
+            files = {"memory.max": most, "memory.current": str(used * MIB), "memory.swap.current": str(swap[1] * MIB)}
+            files["memory.swap.max"] = "max" if swap[0] is None else str(swap[0] * MIB)
+        else:
+            files = {"memory.limit_in_bytes": most, "memory.usage_in_bytes": str(used * MIB)}
+            both = NONE[1] if swap[0] is None else str(((limit or 0) + swap[0]) * MIB)
+            files |= {"memory.memsw.limit_in_bytes": both, "memory.memsw.usage_in_bytes": str((used + swap[1]) * MIB)}
+        total = "total_" if self.version == 1 else ""
+        lines = f"anon 5\n{total}active_file {cache * MIB // 4}\n{total}inactive_file {cache * MIB * 3 // 4}\n"
+        for file, text in (files | {"memory.stat": lines}).items():
+            put(group / file, f"{text}\n")
+
+    def read(self) -> MemoryLimit | None:
+        return MemoryLimits(PID, self.proc).read(7)
+
+
+@pytest.fixture(params=[1, 2])
+def machine(request, tmp_path) -> Machine:
+    return Machine(tmp_path, request.param)
+
+
+def test_without_limits_of_cgroups_the_machine_has_one(machine):
+    limit = machine.read()
+    assert limit == MemoryLimit(7, "", 1000 * MIB, 900 * MIB, 300 * MIB, 0)
+    assert (limit.needed_bytes, limit.left_bytes) == (600 * MIB, 400 * MIB)
+
+
+def test_the_cgroup_that_leaves_least_counts(machine):
+    machine.group("job", 300, used=250, cache=100)
+    assert machine.read() == MemoryLimit(7, "/job", 300 * MIB, 250 * MIB, 100 * MIB, 0)
+    machine.group("job/step", 200, used=180, cache=4)
+    limit = machine.read()
+    assert limit == MemoryLimit(7, "/job/step", 200 * MIB, 180 * MIB, 4 * MIB, 0)
+    assert limit.left_bytes == 24 * MIB
+    machine.memory(free=5, available=20)
+    assert machine.read().cgroup == ""
+
+
+def test_swap_is_room(machine):
+    machine.memory(free=100, available=400, swap=50)
+    assert machine.read().left_bytes == 450 * MIB
+    machine.group("job", 300, used=250)
+    assert machine.read() == MemoryLimit(7, "/job", 300 * MIB, 250 * MIB, 0, 50 * MIB)
+    machine.group("job", 300, used=250, swap=(30, 10))
+    assert machine.read().swap_bytes == 20 * MIB
+    machine.group("job", 300, used=250, swap=(0, 0))
+    assert machine.read().swap_bytes == 0
+
+
+def test_in_a_container_the_topmost_cgroup_has_the_limit(tmp_path):
+    """Its own cgroup is all that it sees: with version 2 as the root, with version 1 under its path on the machine."""
+    for version, root, path in ((1, "/docker/1a", "/docker/1a"), (2, "/", "/")):
+        machine = Machine(tmp_path / str(version), version, root)
+        put(machine.proc / str(PID) / "cgroup", f"4:memory:{path}\n" if version == 1 else f"0::{path}\n")
+        machine.group(".", 128, used=100, cache=20)
+        assert machine.read() == MemoryLimit(7, path, 128 * MIB, 100 * MIB, 20 * MIB, 0)
+
+
+def test_a_process_that_is_gone_leaves_the_machine(machine):
+    (machine.proc / str(PID) / "cgroup").unlink()
+    machine.group("job", 300, used=299)
+    assert machine.read().cgroup == ""
+
+
+def test_nothing_can_be_read(tmp_path):
+    assert MemoryLimits(PID, tmp_path).read(7) is None
+    assert MemoryLimits(PID, tmp_path).poll(7) == ()
+
+
+def test_it_is_read_now_and_then(machine):
+    limits = MemoryLimits(PID, machine.proc)
+    assert [len(limits.poll(t_ns)) for t_ns in (1, EVERY_NS, EVERY_NS + 1, EVERY_NS + 2)] == [1, 0, 1, 0]
+
+
+def test_a_real_cgroup_of_which_the_use_is_known():
+    need_root()
+    eats = "import sys; kept = b'x' * (64 << 20); print(flush=True); sys.stdin.read()"
+    with limited_cgroup(256 * MIB) as (_, folder):
+        program = f'echo $$ > {folder}/cgroup.procs; exec "$0" -c "$1"'
+        argv = ["sh", "-c", program, sys.executable, eats]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            limit = MemoryLimits(process.pid).read(7)
+            process.stdin.close()
+            process.wait()
+    assert limit.cgroup.endswith(folder.name)
+    assert limit.limit_bytes == 256 * MIB
+    assert 64 * MIB <= limit.needed_bytes < 100 * MIB

@@ -1,0 +1,127 @@
+"""How much memory is left at the end, and when none is, of limits with a known growth."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+import pytest
+
+from memtui.cli.main import main
+from memtui.core.samples import End, MemoryLimit, Power, Process, ProcessWindow, Window
+from memtui.reports.memory_limit import Forecast, LimitSummary, forecast_forms, last_limit, limit_lines, limit_summary
+from memtui.reports.redact import open_source
+from memtui.session.session import Session
+from tests.support.sessions import hello, write_session
+
+MIB, GIB, S = 1 << 20, 1 << 30, 10**9
+
+
+def limits(count: int, mib_a_second: float = 0.0, cgroup: str = "/job", limit_bytes: int = 8 * GIB, left: int = GIB):
+    """Two seconds apart; in the end so much is left."""
+    use = [round(left + (count - 1 - n) * 2 * mib_a_second * MIB) for n in range(count)]
+    cache = 300 * MIB
+    return [MemoryLimit(n * 2 * S, cgroup, limit_bytes, limit_bytes - u + cache, cache, 0) for n, u in enumerate(use)]
+
+
+def test_of_a_growth_that_goes_on_the_end_is_foretold():
+    limit = limit_summary(limits(100, 2.0))
+    assert limit.left_bytes == GIB
+    assert limit.needed_bytes == 7 * GIB
+    assert limit.forecast.full_in_s == pytest.approx(512, rel=0.01)
+    assert limit.forecast.full_in_low_s <= limit.forecast.full_in_s <= limit.forecast.full_in_high_s
+    assert limit.forecast.growth_bytes_per_s == pytest.approx(2 * MIB, rel=0.01)
+
+
+def test_swap_is_used_up_first():
+    grown = [
+        MemoryLimit(n * 2 * S, "", 8 * GIB, 8 * GIB, 0, (200 - n) * 8 * MIB) for n in range(100)
+    ]  # memory is full, and what is free of the swap area shrinks
+    assert limit_summary(grown).forecast.full_in_s == pytest.approx(202, rel=0.01)
+
+
+def test_nothing_is_foretold():
+    assert limit_summary([]) is None
+    assert limit_summary(limits(100)).forecast is None, "no growth"
+    assert limit_summary(limits(100, 0.01)).forecast is None, "more than a day away"
+    assert limit_summary(limits(100, 0.05, left=100 * MIB)).forecast is None, "it rose by less than may be noise"
+    assert limit_summary(limits(100, 2.0, left=-1)).forecast is None, "nothing is left already"
+    others = [*limits(99, 2.0, cgroup="/other"), limits(100, 2.0)[-1]]
+    assert limit_summary(others).forecast is None, "of this limit one reading is known"
+    changed = [*limits(99, 2.0, limit_bytes=GIB), limits(100, 2.0)[-1]]
+    assert limit_summary(changed).forecast is None
+
+
+LIMIT = LimitSummary("", 8 * GIB, 5 * GIB, 2 * GIB, 0, 3 * GIB, Forecast(840.0, 480.0, 1860.0, 3.5 * MIB))
+
+
+def test_the_sentence_has_what_when_and_why():
+    long, short = forecast_forms(LIMIT)
+    assert short == (
+        "The machine will be out of memory in about 14 min (8 min to 31 min) if its use goes on growing by 3.50 MiB/s."
+    )
+    assert long == (
+        f"{short[:-1]}: 5.00 GiB of 8.00 GiB are in use, and 2.00 GiB are page cache that the kernel takes back first."
+    )
+    assert forecast_forms(None) == ()
+    assert forecast_forms(LimitSummary("", 8 * GIB, 5 * GIB, 0, 0, 3 * GIB, None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(20 * MIB, "20.0 MiB/s"), (MIB / 10, "6.00 MiB/min"), (MIB / 100, "36.0 MiB/h")]
+)
+def test_a_rate_has_the_unit_that_fits(rate, text):
+    forecast = Forecast(840.0, 480.0, 1860.0, rate)
+    assert text in forecast_forms(LimitSummary("/a\x1b[2J", GIB, GIB, 0, 0, 1, forecast))[0]
+
+
+def test_a_hostile_name_is_made_harmless():
+    assert "\x1b" not in forecast_forms(LimitSummary("/a\x1b[2J", GIB, GIB, 0, 0, 1, LIMIT.forecast))[0]
+
+
+def test_lines_of_the_report():
+    assert limit_lines(None) == []
+    (line,) = limit_lines(LIMIT)
+    assert line == (
+        "limit        of the 8.00 GiB of the machine 5.00 GiB were in use at the end, and 2.00 GiB page cache, which "
+        "can be taken back, full in about 14 min (8 min to 31 min) if it goes on growing by 3.50 MiB/s"
+    )
+    (line,) = limit_lines(LimitSummary("/job", GIB, 5 * MIB, 0, 7 * MIB, 3, None))
+    assert line.endswith("cgroup /job 5.00 MiB were in use at the end, and 0 B page cache, which can be taken back, "
+                         "7.00 MiB can be swapped out")  # fmt: skip
+
+
+def session(path, read: list[MemoryLimit]):
+    def stream():
+        yield hello()
+        yield Process(1, 4242, 1, 777, 0, "python train.py", "target")
+        for sample, limit in enumerate(read):
+            yield Power(limits=(limit,))
+            window = ProcessWindow(1, limit.t_ns, limit.t_ns + S, rss_bytes=MIB)
+            yield Window(sample, limit.t_ns, limit.t_ns + S, S, 0, (window,))
+        yield End(len(read) * 2 * S, "stopped")
+
+    return write_session(path, stream())
+
+
+def test_a_session_keeps_them_and_report_and_export_have_them(tmp_path, capsys):
+    read = limits(60, 10.0)
+    path = session(tmp_path / "s.memtui", read)
+    with closing(Session(path)) as reader:
+        assert reader.devices.memory_limits(0, 2**62) == read
+        assert reader.devices.memory_limits(2 * S, 4 * S) == read[1:2]
+        assert reader.devices.last_limit_ns(2**62) == read[-1].t_ns
+        assert reader.devices.last_limit_ns(3 * S) == 2 * S
+        assert reader.devices.last_limit_ns(-1) is None
+    with closing(open_source(path)) as source:
+        assert last_limit(source) == limit_summary(read)
+    assert main(["report", str(path)]) == 0
+    assert "\nlimit        of the 8.00 GiB of cgroup /job 7.00 GiB were in use" in capsys.readouterr().out
+    assert main(["report", "--json", "--redact", str(path)]) == 0
+    shown = json.loads(capsys.readouterr().out)["memory_limit"]
+    assert shown["cgroup"] == "cgroup"
+    assert shown["forecast"]["full_in_s"] == pytest.approx(102.4, rel=0.05)
+    assert main(["export", str(path), "--to", "csv", "-o", str(tmp_path / "out")]) == 0
+    rows = (tmp_path / "out/memory_limit.csv").read_text().splitlines()
+    assert rows[0] == "t_ns,cgroup,limit_bytes,used_bytes,reclaimable_bytes,swap_bytes,left_bytes"
+    assert len(rows) == 61
