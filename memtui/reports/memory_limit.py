@@ -99,14 +99,12 @@ def limit_lines(limit: LimitSummary | None) -> list[str]:
     """Return the line of the report on the limit."""
     if limit is None:
         return []
-    parts = [
-        f"of the {size(limit.limit_bytes)} of {_whose(limit)} {size(limit.needed_bytes)} were in use at the end",
-        f"and {size(limit.reclaimable_bytes)} page cache, which can be taken back",
-        *([f"{size(limit.swap_bytes)} can be swapped out"] if limit.swap_bytes else []),
-    ]
+    used = f"{size(limit.needed_bytes)} of the {size(limit.limit_bytes)} of {_whose(limit)} were in use at the end"
+    swap = f"; {size(limit.swap_bytes)} can be swapped out" if limit.swap_bytes else ""
+    line = f"limit        {used}{_cache(limit)}{swap}"
     if limit.forecast is not None:
-        parts.append(f"full in about {_when(limit.forecast)} if it goes on growing by {_rate(limit.forecast)}")
-    return [f"limit        {', '.join(parts)}"]
+        line += f"; full in about {_when(limit.forecast)} if use goes on growing by {_rate(limit.forecast)}"
+    return [line]
 
 
 def forecast_forms(limit: LimitSummary | None) -> Forms:
@@ -118,11 +116,13 @@ def forecast_forms(limit: LimitSummary | None) -> Forms:
         f"{whose[:1].upper()}{whose[1:]} will be out of memory in about {_when(limit.forecast)} "
         f"if its use goes on growing by {_rate(limit.forecast)}"
     )
-    end = (
-        f": {size(limit.needed_bytes)} of {size(limit.limit_bytes)} are in use, and "
-        f"{size(limit.reclaimable_bytes)} are page cache that the kernel takes back first."
-    )
+    end = f": {size(limit.needed_bytes)} of {size(limit.limit_bytes)} are in use{_cache(limit)}."
     return start + end, f"{start}."
+
+
+def _cache(limit: LimitSummary) -> str:
+    cache_bytes = limit.reclaimable_bytes
+    return f", and {size(cache_bytes)} more are page cache that the kernel takes back first" if cache_bytes else ""
 
 
 def _whose(limit: LimitSummary) -> str:

@@ -60,9 +60,8 @@ def test_the_sentence_has_what_when_and_why():
     assert short == (
         "The machine will be out of memory in about 14 min (8 min to 31 min) if its use goes on growing by 3.50 MiB/s."
     )
-    assert long == (
-        f"{short[:-1]}: 5.00 GiB of 8.00 GiB are in use, and 2.00 GiB are page cache that the kernel takes back first."
-    )
+    use = "5.00 GiB of 8.00 GiB are in use, and 2.00 GiB more are page cache that the kernel takes back first"
+    assert long == f"{short[:-1]}: {use}."
     assert forecast_forms(None) == ()
     assert forecast_forms(LimitSummary("", 8 * GIB, 5 * GIB, 0, 0, 3 * GIB, None)) == ()
 
@@ -83,12 +82,13 @@ def test_lines_of_the_report():
     assert limit_lines(None) == []
     (line,) = limit_lines(LIMIT)
     assert line == (
-        "limit        of the 8.00 GiB of the machine 5.00 GiB were in use at the end, and 2.00 GiB page cache, which "
-        "can be taken back, full in about 14 min (8 min to 31 min) if it goes on growing by 3.50 MiB/s"
+        "limit        5.00 GiB of the 8.00 GiB of the machine were in use at the end, and 2.00 GiB more are page cache "
+        "that the kernel takes back first; full in about 14 min (8 min to 31 min) if use goes on growing by 3.50 MiB/s"
     )
     (line,) = limit_lines(LimitSummary("/job", GIB, 5 * MIB, 0, 7 * MIB, 3, None))
-    assert line.endswith("cgroup /job 5.00 MiB were in use at the end, and 0 B page cache, which can be taken back, "
-                         "7.00 MiB can be swapped out")  # fmt: skip
+    assert line == (
+        "limit        5.00 MiB of the 1.00 GiB of cgroup /job were in use at the end; 7.00 MiB can be swapped out"
+    )
 
 
 def session(path, read: list[MemoryLimit]):
@@ -116,7 +116,7 @@ def test_a_session_keeps_them_and_report_and_export_have_them(tmp_path, capsys):
     with closing(open_source(path)) as source:
         assert last_limit(source) == limit_summary(read)
     assert main(["report", str(path)]) == 0
-    assert "\nlimit        of the 8.00 GiB of cgroup /job 7.00 GiB were in use" in capsys.readouterr().out
+    assert "\nlimit        7.00 GiB of the 8.00 GiB of cgroup /job were in use" in capsys.readouterr().out
     assert main(["report", "--json", "--redact", str(path)]) == 0
     shown = json.loads(capsys.readouterr().out)["memory_limit"]
     assert shown["cgroup"] == "cgroup"
