@@ -28,7 +28,7 @@ class Growth:
 
 
 def growth_of(t_s: Floats, used_bytes: Floats) -> Growth | None:
-    """Return the growth at the end of a series; None where there is none that goes on steadily.
+    """Return the growth at the end of a series; None where it does not grow steadily.
 
     The last ten minutes are cut into blocks of one length, whose medians are fitted by a line (least squares). Medians
     of blocks vary more independently than readings, of which each is much like the one before. Use that rises and
@@ -63,8 +63,8 @@ def _steady_growth(t_s: Floats, used_bytes: Floats, fall_bytes: float) -> Growth
     from_mean_s = times - times.mean()
     squares = float((from_mean_s**2).sum())
     slope = float((from_mean_s * levels).sum()) / squares
-    left = levels - levels.mean() - slope * from_mean_s
-    error = _STUDENT * float(np.sqrt((left**2).sum() / (_BLOCKS - 2) / squares))
+    residuals = levels - levels.mean() - slope * from_mean_s
+    error = _STUDENT * float(np.sqrt((residuals**2).sum() / (_BLOCKS - 2) / squares))
     if slope <= 0 or error > _MOST_ERROR * slope or fall_bytes > _MOST_FALL * (levels[-1] - levels[0]):
         return None
     last = float((levels[-1] - levels[-3]) / (times[-1] - times[-3]))

@@ -1,4 +1,4 @@
-"""Whether the kernel might soon reclaim memory of a process, and which memory cgroup accounts the process."""
+"""Whether the kernel might soon reclaim memory of a process, and which memory cgroup and limits the process has."""
 
 from __future__ import annotations
 
@@ -50,6 +50,12 @@ def upwards(folder: Path, top: Path) -> list[Path]:
     return [f for f in (folder, *folder.parents) if top in f.parents]
 
 
+def cgroup_name(folder: Path, mount: tuple[Path, str]) -> str:
+    """Return the path of a cgroup as ``/proc/PID/cgroup`` has it. ``mount``: of its version, by ``memory_mounts``."""
+    top, root = mount
+    return str(Path(root) / folder.relative_to(top))
+
+
 def text_of(path: Path) -> str:
     """Return a small file of the kernel; empty when it cannot be read."""
     try:
@@ -58,14 +64,27 @@ def text_of(path: Path) -> str:
         return ""
 
 
+def number_in(path: Path) -> int | None:
+    """Return the number that is all of a file; None where the file is not there, or says "max"."""
+    try:
+        return int(text_of(path))
+    except ValueError:
+        return None
+
+
+def limit_in(path: Path) -> int | None:
+    """Return a limit of a cgroup in bytes; None: unlimited, or it cannot be read."""
+    limit_bytes = number_in(path)
+    return None if limit_bytes is None or limit_bytes >= _UNLIMITED_BYTES else limit_bytes
+
+
+_UNLIMITED_BYTES = 1 << 60  # cgroup v1 has a large number where nothing is limited
 _NEAR_SHARE = 0.1  # of memory left
 LIMIT_FILES = {1: "memory.limit_in_bytes", 2: "memory.max"}
 """The file with the limit of a cgroup, by version of the interface."""
-# By version: the limit, the usage, and the part of the usage that is inactive files.
-_FILES = {
-    1: (LIMIT_FILES[1], "memory.usage_in_bytes", "total_inactive_file"),
-    2: (LIMIT_FILES[2], "memory.current", "inactive_file"),
-}
+USAGE_FILES = {1: "memory.usage_in_bytes", 2: "memory.current"}
+"""The file with what is accounted to a cgroup."""
+_INACTIVE_FILES = {1: "total_inactive_file", 2: "inactive_file"}  # part of the usage, in memory.stat
 
 
 def reclaim_is_near(pid: int, proc: Path = PROC) -> bool:
@@ -80,16 +99,15 @@ def reclaim_is_near(pid: int, proc: Path = PROC) -> bool:
     if cgroup is None:
         return False
     version, group = cgroup
-    return any(_is_nearly_full(g, *_FILES[version]) for g in upwards(group, mounts[version][0]))
+    return any(_is_nearly_full(version, g) for g in upwards(group, mounts[version][0]))
 
 
-def _is_nearly_full(group: Path, limit: str, used: str, spare: str) -> bool:
-    try:
-        most = int(text_of(group / limit))
-        taken = int(text_of(group / used)) - numbers_of(group / "memory.stat").get(spare, 0)
-    except ValueError:  # "max", or not there
+def _is_nearly_full(version: int, group: Path) -> bool:
+    limit_bytes, used_bytes = limit_in(group / LIMIT_FILES[version]), number_in(group / USAGE_FILES[version])
+    if limit_bytes is None or used_bytes is None:
         return False
-    return taken > (1 - _NEAR_SHARE) * most
+    spare_bytes = numbers_of(group / "memory.stat").get(_INACTIVE_FILES[version], 0)
+    return used_bytes - spare_bytes > (1 - _NEAR_SHARE) * limit_bytes
 
 
 def numbers_of(path: Path) -> dict[str, int]:

@@ -16,7 +16,15 @@ from pathlib import Path
 
 from memtui.core.procfs import PROC
 from memtui.core.units import size
-from memtui.probes.memory_pressure import LIMIT_FILES, memory_cgroup, memory_mounts, text_of, upwards
+from memtui.probes.memory_pressure import (
+    LIMIT_FILES,
+    cgroup_name,
+    limit_in,
+    memory_cgroup,
+    memory_mounts,
+    text_of,
+    upwards,
+)
 
 LOG = Path("/dev/kmsg")
 SIGKILL = "killed by SIGKILL"
@@ -24,7 +32,6 @@ RECENT_NS = 10_000_000_000  # from a kill to the end of a large process, whose m
 _RECORD_BYTES = 8192  # the kernel returns one record for each read, never a part of one
 _MOST_RECORDS = 4096  # of one call
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO: pids of the log are those of this namespace
-_UNLIMITED_BYTES = 1 << 60  # cgroup v1 has a large number where nothing is limited
 # By version of cgroups: the file with the counter ``oom_kill`` (Linux 4.13).
 _COUNTERS = {1: "memory.oom_control", 2: "memory.events"}
 # mm/oom_kill.c: dump_oom_victim() and __oom_kill_process()
@@ -197,11 +204,7 @@ class OomKills:
 
     def _limit(self, group: Path) -> int | None:
         assert self._cgroup is not None
-        try:
-            limit = int(text_of(group / LIMIT_FILES[self._cgroup[0]]))
-        except ValueError:  # "max", or the cgroup is gone
-            return None
-        return limit if limit < _UNLIMITED_BYTES else None
+        return limit_in(group / LIMIT_FILES[self._cgroup[0]])
 
     def _groups(self) -> list[Path]:
         """Return the cgroup of the process and those above it."""
@@ -213,8 +216,7 @@ class OomKills:
     def _name(self, group: Path) -> str:
         """Return the path of a cgroup as /proc/PID/cgroup has it."""
         assert self._cgroup is not None
-        top, root = self._mounts[self._cgroup[0]]
-        return str(Path(root) / group.relative_to(top))
+        return cgroup_name(group, self._mounts[self._cgroup[0]])
 
 
 def _counter(path: Path, name: str) -> int | None:
