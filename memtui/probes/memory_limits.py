@@ -15,6 +15,7 @@ from memtui.probes.memory_pressure import (
     USAGE_FILES,
     cgroup_name,
     limit_in,
+    memory_cgroup,
     memory_mounts,
     number_in,
     numbers_of,
@@ -77,10 +78,11 @@ class MemoryLimits:
 
         The topmost is among them: in a container it has the limit of the container.
         """
-        seen = list(visible_cgroups(self._proc, self._pid, self._mounts))
-        if not seen:
+        where = self._proc, self._pid, self._mounts
+        accounted = memory_cgroup(*where) or next(visible_cgroups(*where), None)
+        if accounted is None:
             return []
-        version, group = next((one for one in seen if one[1] != self._mounts[one[0]][0]), seen[0])
+        version, group = accounted
         top = self._mounts[version][0]
         return [(version, folder) for folder in (*upwards(group, top), top)]
 
