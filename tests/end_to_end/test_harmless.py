@@ -272,7 +272,7 @@ def test_beside_a_sampling_profiler():
         profiler.stdout.readline()
         windows = sample(counter.pid, 2).of_pid(counter.pid)
         taken, refused = map(int, profiler.communicate(timeout=20)[0].split())
-        assert taken > 5 * refused
+        assert taken > 2 * refused, "windows 20 ms apart hold it for a tenth of the time, a fourth on a slow machine"
         # The first says that its marks could not be cleared before, if the profiler was there just then.
         assert {w.status for w in windows} <= {"ok", "denied", "not paused", "failed"}
         assert sum(w.status == "failed" for w in windows) <= 1

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -46,7 +47,6 @@ with Pauser(watchdog=Watchdog(longest_s=longest_s)) as pauser:
 _STATES = """
 import ctypes, json, os, sys, threading
 from memtui.probes.pause.watchdog import Watchdog, _libc, _Times
-os.setpriority(os.PRIO_PROCESS, 0, int(sys.argv[1]))
 before = len(os.listdir("/proc/self/fd"))
 watchdog = Watchdog()
 def state():
@@ -65,24 +65,32 @@ for _ in range(2):
     states.append(state())
 assert watchdog._thread.daemon, 'the process could not end without close'
 inheritable = os.get_inheritable(watchdog._beats)
-fuse_ns, timer = watchdog._fuse.value_s * 10**9 + watchdog._fuse.value_ns, watchdog._timer
+timer = watchdog._timer
 watchdog.close()
 watchdog.close()
 left = [thread.name for thread in threading.enumerate()], len(os.listdir("/proc/self/fd")) - before
 deleted = _libc.timer_gettime(timer, ctypes.byref(_Times())) < 0
-print(json.dumps([states, inheritable, fuse_ns, left, deleted]))
+print(json.dumps([states, inheritable, left, deleted]))
 """
-_PATIENCE = """
-import json, os, time
+# The load is a file: how many threads want to run on this machine is not ours to say.
+_FUSES = """
+import json, os, sys, time
 from memtui.probes.pause import watchdog as module
-os.setpriority(os.PRIO_PROCESS, 0, -1)
+os.setpriority(os.PRIO_PROCESS, 0, int(sys.argv[1]))
 module.PATIENT_S = 0.5
 watchdog = module.Watchdog()
+os.dup2(os.open(sys.argv[2], os.O_RDONLY), watchdog._loadavg)
+sets, set_ = [], watchdog._set
+def noted(times):
+    sets.append(times.value_s + times.value_ns / 1e9)
+    set_(times)
+watchdog._set = noted
 fuses = []
-for hold_s, rest_s in ((0.12, 0), (0, 0), (0, 0.6), (0, 0)):
+for hold_s, rest_s in json.loads(sys.argv[3]):
+    sets.clear()
     with watchdog.watching():
-        fuses.append(watchdog._fuse.value_s + watchdog._fuse.value_ns / 1e9)
         time.sleep(hold_s)
+    fuses.append(sets[:2])
     time.sleep(rest_s)
 print(json.dumps(fuses))
 """
@@ -120,32 +128,59 @@ def stop_while_it_holds(sampler: int, pid: int) -> None:
         os.kill(sampler, signal.SIGCONT)
 
 
-@pytest.mark.parametrize(
-    ("priority", "fuse_s"),
-    [(0, PATIENT_FUSE_S), (1, PATIENT_FUSE_S), pytest.param(-1, FUSE_S, marks=needs_root)],
-)
-def test_the_timer_runs_during_pauses_only_and_is_gone_in_the_end(priority, fuse_s):
-    """A process that pauses nobody is not killed, and does not wake up; with a low priority it has longer."""
-    argv = [sys.executable, "-c", _STATES, str(priority)]
-    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+def test_the_timer_runs_during_pauses_only_and_is_gone_in_the_end():
+    """A process that pauses nobody is not killed, and does not wake up."""
+    ended = subprocess.run([sys.executable, "-c", _STATES], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
-    (idle, *states), inheritable, fuse_ns, left, deleted = json.loads(ended.stdout)
+    (idle, *states), inheritable, left, deleted = json.loads(ended.stdout)
     assert idle == [False, 0, None]
     for *during, after in (states[:4], states[4:]):
         assert [(armed, beat_ns) for armed, beat_ns, _ in during] == [(True, 100_000_000)] * 3
         assert during[0][2] == during[1][2] == during[2][2] is not None, "a nested pause does not begin anew"
         assert after == idle
     assert states[4][2] > states[0][2]
-    assert (inheritable, fuse_ns, left, deleted) == (False, fuse_s * 1e9, [["MainThread"], 0], True)
+    assert (inheritable, left, deleted) == (False, [["MainThread"], 0], True)
+
+
+def fuses_s(folder: Path, *holds: tuple[float, float], priority: int = -1, running: int | str = 1) -> list[list[float]]:
+    """Return what the timer is set to in each of these holds (how long, and the rest after it): at first, and next."""
+    load = folder / "loadavg"
+    load.write_text(f"0.00 0.00 0.00 {running}/900 4711\n" if isinstance(running, int) else running)
+    argv = [sys.executable, "-c", _FUSES, str(priority), str(load), json.dumps(holds)]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found: list[list[float]] = json.loads(ended.stdout)
+    return found
 
 
 @needs_root
-def test_a_long_pause_makes_it_patient_for_a_while():
+def test_a_long_pause_makes_it_patient_at_once_and_for_a_while(tmp_path):
     """A machine on which a pause took long has no CPU for this process at times."""
-    ended = subprocess.run([sys.executable, "-c", _PATIENCE], capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    fuses_s = json.loads(ended.stdout)
-    assert fuses_s == [FUSE_S, PATIENT_FUSE_S, PATIENT_FUSE_S, FUSE_S]
+    assert fuses_s(tmp_path, (0.15, 0), (0, 0), (0, 0.6), (0, 0)) == [
+        [FUSE_S, PATIENT_FUSE_S],
+        [PATIENT_FUSE_S, 0],
+        [PATIENT_FUSE_S, 0],
+        [FUSE_S, 0],
+    ]
+
+
+@needs_root
+@pytest.mark.parametrize(("others", "fuse_s"), [(0, FUSE_S), (1, FUSE_S), (2, PATIENT_FUSE_S)])
+def test_it_is_patient_where_more_want_to_run_than_there_are_cpus(tmp_path, others, fuse_s):
+    """A target that has a thread for each CPU is not one thread too many: what reads the load runs, too."""
+    running = (os.cpu_count() or 1) + others
+    assert fuses_s(tmp_path, (0, 0), running=running) == [[fuse_s, 0]]
+
+
+@needs_root
+@pytest.mark.parametrize("load", ["", "0.1 0.1", "0.1 0.1 0.1 x/5 1"])
+def test_it_is_patient_where_the_load_is_not_known(tmp_path, load):
+    assert fuses_s(tmp_path, (0, 0), running=load) == [[PATIENT_FUSE_S, 0]]
+
+
+@pytest.mark.parametrize("priority", [0, 1])
+def test_it_is_patient_without_a_high_priority(tmp_path, priority):
+    assert fuses_s(tmp_path, (0, 0), priority=priority) == [[PATIENT_FUSE_S, 0]]
 
 
 def test_times_are_seconds_and_the_nanoseconds_of_the_rest():

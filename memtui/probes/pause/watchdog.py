@@ -16,11 +16,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 FUSE_S = 0.3  # this process is killed when the timer was not reset for this long
-# Without a high priority (no root), and for some time after a pause was long: on a busy machine this process may get no
-# CPU for a third of a second, and its recording would end with it.
+# A process may get no CPU for a third of a second, and its recording would end with it: where more threads want to run
+# than there are CPUs, in a long pause and for some time after it (a virtual machine does not see what its host takes),
+# and where it has no high priority (no root).
 PATIENT_FUSE_S, PATIENT_S = 0.9, 60.0
 LONGEST_S = 10.0  # after this long in one pause the timer is not reset any more
 _BEAT_S = 0.1
@@ -63,10 +64,9 @@ class Watchdog:
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
         """Create the timer and the thread that resets it. Raises OSError where the kernel refuses a timer."""
-        comes_first = os.getpriority(os.PRIO_PROCESS, 0) < 0
-        self._short, self._patient = _times(FUSE_S if comes_first else PATIENT_FUSE_S), _times(PATIENT_FUSE_S)
-        self._fuse, self._beat = self._short, _times(_BEAT_S, _BEAT_S)
-        self._longest_ns, self._patient_until_ns = int(longest_s * 1e9), 0
+        self._comes_first = os.getpriority(os.PRIO_PROCESS, 0) < 0
+        self._short, self._patient, self._beat = _times(FUSE_S), _times(PATIENT_FUSE_S), _times(_BEAT_S, _BEAT_S)
+        self._longest_ns, self._patient_until_ns, self._cpus = int(longest_s * 1e9), 0, os.cpu_count() or 1
         self._lock = threading.Lock()
         self._since_ns: int | None = None
         self._holds = 0  # depth of nested ``watching``
@@ -81,6 +81,9 @@ class Watchdog:
         except OSError:
             _libc.timer_delete(self._timer)
             raise
+        self._loadavg: int | None = None
+        with suppress(OSError):
+            self._loadavg = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
         self._thread: threading.Thread | None = threading.Thread(target=self._live, name="memtui-alive", daemon=True)
         self._thread.start()
 
@@ -92,8 +95,7 @@ class Watchdog:
             if self._holds == 1:
                 with self._lock:
                     self._since_ns = time.monotonic_ns()
-                    self._fuse = self._patient if self._since_ns < self._patient_until_ns else self._short
-                    self._set(self._fuse)
+                    self._set(self._patient if self._may_starve(self._since_ns) else self._short)
                 _libc.timerfd_settime(self._beats, 0, ctypes.byref(self._beat), None)
             yield
         finally:
@@ -107,6 +109,15 @@ class Watchdog:
                     self._since_ns = None
                 _libc.timerfd_settime(self._beats, 0, ctypes.byref(_OFF), None)
 
+    def _may_starve(self, now_ns: int) -> bool:
+        if not self._comes_first or now_ns < self._patient_until_ns or self._loadavg is None:
+            return True
+        try:
+            others = int(os.pread(self._loadavg, 128, 0).split()[3].split(b"/")[0]) - 1  # without this thread
+        except (OSError, ValueError, IndexError):
+            return True
+        return others > self._cpus
+
     def _set(self, times: _Times) -> None:
         _libc.timer_settime(self._timer, 0, ctypes.byref(times), None)
 
@@ -117,7 +128,7 @@ class Watchdog:
                 if self._thread is None:
                     return
                 if self._since_ns is not None and time.monotonic_ns() - self._since_ns < self._longest_ns:
-                    self._set(self._fuse)
+                    self._set(self._patient)
 
     def close(self) -> None:
         """Delete the timer and end the thread."""
@@ -127,6 +138,8 @@ class Watchdog:
             _libc.timerfd_settime(self._beats, 0, ctypes.byref(_times(1e-9)), None)
             thread.join()
             os.close(self._beats)
+            if self._loadavg is not None:
+                os.close(self._loadavg)
             _libc.timer_delete(self._timer)
 
 
