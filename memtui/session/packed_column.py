@@ -2,11 +2,14 @@
 
 The numbers of neighbouring samples differ little: sizes are multiples of pages, times rise by about an interval. A
 block of them is stored as offsets from the least one, or from the least step between two, in as few bytes as the
-largest offset needs. What is read is exactly what was added; reading a part unpacks the blocks of that part only.
+largest offset needs, and deflated where that halves it. What is read is exactly what was added; reading a part unpacks
+the blocks of that part only.
 """
 
 from __future__ import annotations
 
+import mmap
+import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any, Generic, NamedTuple, TypeVar, overload
@@ -18,7 +21,44 @@ from numpy.typing import DTypeLike, NDArray
 Scalar = TypeVar("Scalar", np.int64, np.float64)
 
 BLOCK = 1024  # numbers in a block; fewer at the end are not packed
+_SLAB_BYTES = 1 << 18
 _EXACT = 1 << 53  # above this not every whole number has a float
+
+
+class Slabs:
+    """Memory that is kept to the end, in pieces of its own.
+
+    Numbers that stay, allocated between those that are gone at once, would keep the C library from using that again.
+    """
+
+    def __init__(self) -> None:
+        self._slab, self._used = memoryview(b""), 0
+
+    def keep(self, content: bytes) -> memoryview:
+        """Return a copy of ``content`` that lies in a slab."""
+        if self._used + len(content) > len(self._slab):
+            self._slab, self._used = memoryview(mmap.mmap(-1, max(len(content), _SLAB_BYTES))), 0
+        first, self._used = self._used, self._used + len(content)
+        self._slab[first : self._used] = content
+        return self._slab[first : self._used].toreadonly()
+
+
+class _Stored(NamedTuple):
+    """Numbers of one width, deflated where that halves them (zlib)."""
+
+    content: memoryview
+    dtype: np.dtype[Any]
+    deflated: bool
+
+    @classmethod
+    def of(cls, numbers: NDArray[Any], slabs: Slabs) -> _Stored:
+        content = numbers.tobytes()
+        deflated = zlib.compress(content, 6)
+        smaller = len(deflated) <= len(content) // 2
+        return cls(slabs.keep(deflated if smaller else content), numbers.dtype, smaller)
+
+    def numbers(self) -> NDArray[Any]:
+        return np.frombuffer(zlib.decompress(self.content) if self.deflated else self.content, self.dtype)
 
 
 class _Offsets(NamedTuple):
@@ -27,7 +67,6 @@ class _Offsets(NamedTuple):
     least: int
     shift: int
     offsets: NDArray[Any] | None  # unsigned, of as few bytes as they need; None: all of them are 0
-    length: int
 
     @classmethod
     def of(cls, numbers: NDArray[np.int64]) -> _Offsets:
@@ -35,16 +74,10 @@ class _Offsets(NamedTuple):
         offsets = (numbers - least).view(np.uint64)  # modulo 2**64, as the sum in ``numbers`` is
         used = int(np.bitwise_or.reduce(offsets))
         if not used:
-            return cls(int(least), 0, None, len(numbers))
+            return cls(int(least), 0, None)
         shift = (used & -used).bit_length() - 1
         offsets = offsets >> np.uint64(shift)
-        return cls(int(least), shift, offsets.astype(np.min_scalar_type(int(offsets.max()))), len(numbers))
-
-    def numbers(self) -> NDArray[np.int64]:
-        if self.offsets is None:
-            return np.full(self.length, self.least)
-        offsets = (self.offsets.astype(np.uint64) << np.uint64(self.shift)).view(np.int64)
-        return np.asarray(offsets + np.int64(self.least))
+        return cls(int(least), shift, offsets.astype(np.min_scalar_type(int(offsets.max()))))
 
     @property
     def width(self) -> int:
@@ -56,45 +89,61 @@ class _Block(NamedTuple):
 
     first: int
     steps: bool
-    packed: _Offsets
-    unknown: NDArray[np.uint8] | None
+    least: int
+    shift: int
+    offsets: _Stored | None  # None: all of them are 0
+    unknown: _Stored | None
+    length: int
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> _Block | NDArray[Any]:
+    def of(cls, values: NDArray[Any], slabs: Slabs) -> _Block | NDArray[Any]:
         """Pack a block; the values themselves where they are not whole numbers."""
-        unknown = None
+        unknown, length = None, len(values)
         if values.dtype.kind == "f":
             missing = np.isnan(values)
-            if missing.all():
-                return cls(0, False, _Offsets(0, 0, None, len(values)), np.packbits(missing))
             if missing.any():
-                unknown, values = np.packbits(missing), np.where(missing, values[~missing][0], values)
-            if not ((np.abs(values) <= _EXACT).all() and (values == np.floor(values)).all()):
-                return np.where(missing, np.nan, values)
+                known = values[~missing]
+                values = np.where(missing, known[0] if len(known) else 0, values)
+                if not _whole(values):
+                    return np.where(missing, np.nan, values)
+                unknown = _Stored.of(np.packbits(missing), slabs)
+            elif not _whole(values):
+                return values
         numbers = values.astype(np.int64)
         absolute, steps = _Offsets.of(numbers), _Offsets.of(numbers[1:] - numbers[:-1])
         rising = steps.width < absolute.width
-        return cls(int(numbers[0]), rising, steps if rising else absolute, unknown)
+        least, shift, offsets = steps if rising else absolute
+        stored = None if offsets is None else _Stored.of(offsets, slabs)
+        return cls(int(numbers[0]), rising, least, shift, stored, unknown, length)
 
     def values(self, dtype: np.dtype[Any]) -> NDArray[Any]:
-        numbers = self.packed.numbers()
+        if self.offsets is None:
+            numbers = np.full(self.length - self.steps, self.least)
+        else:
+            shifted = self.offsets.numbers().astype(np.uint64) << np.uint64(self.shift)
+            numbers = shifted.view(np.int64) + np.int64(self.least)
         if self.steps:
             numbers = np.cumsum(np.concatenate(([self.first], numbers)), dtype=np.int64)
         values = numbers.astype(dtype)
         if self.unknown is not None:
-            values[np.unpackbits(self.unknown, count=len(values)).astype(bool)] = np.nan
+            values[np.unpackbits(self.unknown.numbers(), count=len(values)).astype(bool)] = np.nan
         return values
 
     @property
     def nbytes(self) -> int:
-        return sum(part.nbytes for part in (self.packed.offsets, self.unknown) if part is not None)
+        return sum(len(part.content) for part in (self.offsets, self.unknown) if part is not None)
+
+
+def _whole(values: NDArray[np.float64]) -> bool:
+    return bool((np.abs(values) <= _EXACT).all() and (values == np.floor(values)).all())
 
 
 class _Store:
     """What all columns of different length share."""
 
-    def __init__(self, dtype: DTypeLike) -> None:
+    def __init__(self, dtype: DTypeLike, slabs: Slabs) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.slabs = slabs
         self.blocks: list[_Block | NDArray[Any]] = []
         self.firsts: list[Any] = []  # the first number of each block, and of the rest
         self.rest = np.empty(BLOCK, self.dtype)  # what is not a block yet
@@ -114,7 +163,7 @@ class _Store:
             self.count += len(new)
             values = values[len(new) :]
             if not self.count % BLOCK:
-                self.blocks.append(_Block.of(self.rest))
+                self.blocks.append(_Block.of(self.rest, self.slabs))
                 self.rest = np.empty(BLOCK, self.dtype)  # the old one may still be looked at
 
     def block(self, number: int) -> NDArray[Any]:
@@ -141,14 +190,14 @@ class Column(NDArrayOperatorsMixin, Generic[Scalar]):
     @classmethod
     def of(cls, values: NDArray[Scalar]) -> Column[Scalar]:
         """Return a column of all these numbers."""
-        store = _Store(values.dtype)
+        store = _Store(values.dtype, Slabs())
         store.extend(values)
         return cls(store, len(values))
 
     @classmethod
-    def empty(cls, dtype: type[Scalar]) -> Column[Scalar]:
-        """Return a column without numbers."""
-        return cls(_Store(dtype), 0)
+    def empty(cls, dtype: type[Scalar], slabs: Slabs | None = None) -> Column[Scalar]:
+        """Return a column without numbers. What is added is kept in these slabs, which several columns may share."""
+        return cls(_Store(dtype, slabs or Slabs()), 0)
 
     def extended(self, values: NDArray[Scalar]) -> Column[Scalar]:
         """Return a column with more numbers; this one stays as it is. Only the longest column can be extended."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.session.columns import columns_of
-from memtui.session.packed_column import Column
+from memtui.session.packed_column import Column, Slabs
 from memtui.session.schema import SampleColumns, SampleRecord
 
 COLUMNS = columns_of(SampleRecord)
@@ -98,8 +98,9 @@ class SampleTableBuilder:
 
     def __init__(self) -> None:
         self._texts: dict[str, Texts] = {name: Texts() for name in TEXTS}
-        columns: dict[str, Any] = {name: Column.empty(np.int64) for name in INTEGERS}
-        columns |= {name: Column.empty(np.float64) for name in OPTIONAL_INTEGERS}
+        slabs = Slabs()
+        columns: dict[str, Any] = {name: Column.empty(np.int64, slabs) for name in INTEGERS}
+        columns |= {name: Column.empty(np.float64, slabs) for name in OPTIONAL_INTEGERS}
         self.table = SampleTable(**(columns | self._texts))
 
     def add(self, rows: list[tuple[Any, ...]]) -> SampleTable:

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memtui.session import packed_column
-from memtui.session.packed_column import Column
+from memtui.session.packed_column import Column, Slabs
 
 WHOLE = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
@@ -103,3 +103,31 @@ def test_only_the_longest_grows():
     column.extended(np.arange(2))
     with pytest.raises(ValueError, match="longer"):
         column.extended(np.arange(2))
+
+
+def test_what_repeats_is_deflated_and_columns_share_their_memory(monkeypatch):
+    monkeypatch.setattr(packed_column, "BLOCK", 1024)
+    monkeypatch.setattr(packed_column, "_SLAB_BYTES", 3000)  # a block of some, and not of others
+    chance, slabs = np.random.default_rng(7), Slabs()
+    arrays = {
+        "repeats": np.tile(np.arange(16.0), 320),
+        "at times unknown": np.where(np.arange(5120) % 64 < 32, np.nan, 7.0),
+        "random": chance.integers(0, 1 << 30, 5120).astype(float),
+        "never known": np.full(5120, np.nan),
+        "not whole": chance.random(5120),
+    }
+    columns = {name: Column.empty(np.float64, slabs) for name in arrays}
+    for start in range(0, 5120, 320):
+        columns = {name: column.extended(arrays[name][start : start + 320]) for name, column in columns.items()}
+    rest_bytes = 1024 * 8
+    for name, column in columns.items():
+        np.testing.assert_array_equal(column[:], arrays[name])
+        packed_bytes = column.nbytes - rest_bytes
+        assert packed_bytes <= {"random": 4 * 5120, "not whole": 8 * 5120}.get(name, 5120 // 10), name
+
+
+def test_what_lies_in_a_slab_cannot_be_changed():
+    kept = Slabs().keep(b"kept")
+    assert bytes(kept) == b"kept"
+    with pytest.raises(TypeError):
+        kept[0] = 0
