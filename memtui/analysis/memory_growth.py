@@ -20,11 +20,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A growth that goes on: its rate, and the interval in which that lies with 95 %."""
+    """A growth that goes on: its rate, the interval in which that lies with 95 %, and for how long it was seen."""
 
     bytes_per_s: float
     low_bytes_per_s: float
     high_bytes_per_s: float
+    span_s: float
 
 
 def growth_of(t_s: Floats, used_bytes: Floats) -> Growth | None:
@@ -70,4 +71,4 @@ def _steady_growth(t_s: Floats, used_bytes: Floats, fall_bytes: float) -> Growth
     last = float((levels[-1] - levels[-3]) / (times[-1] - times[-3]))
     if not _STEADY[0] * slope <= last <= _STEADY[1] * slope:
         return None
-    return Growth(slope, slope - error, slope + error)
+    return Growth(slope, slope - error, slope + error, float(t_s[-1] - t_s[0]))

@@ -175,7 +175,8 @@ def add_stop_when(parser: Parser) -> None:
         "--stop-when",
         type=_condition,
         metavar="COND",
-        help="end, with exit code 3, when a window says so: wss>8GiB, rss<500MB, wss>8GiB for 5s",
+        help="end, with exit code 3, when it is so: wss>8GiB, rss<500MB, wss>8GiB for 5s, or verdict:oom: memory will "
+        "be full if its use goes on growing",
     )
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from memtui.core.text import printable
 from memtui.core.units import duration, size
 from memtui.reports.source import ReportSource, Source
 from memtui.session.file_format import SessionError
+from memtui.session.records.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
 
 LAST_NS = 300_000_000_000
@@ -23,6 +25,13 @@ LEAST_BYTES, LEAST_SHARE = 1 << 20, 0.05  # of a growth that is told, and its sh
 MOST_RANGES = 3
 ANONYMOUS = "anonymous memory"
 _GOOD = ("", "exited")  # ends without a signal and with code 0, and those of which nothing is known
+
+
+class TrainingSource(Protocol):
+    """What is read of a session about its training: a part of ``ReportSource``."""
+
+    def training(self, first_ns: int, last_ns: int) -> list[ProgressRow]: ...
+    def training_progress(self, row: ProgressRow) -> RecordedProgress: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +89,8 @@ def post_mortem(reader: ReportSource) -> PostMortem | None:
         over_s=(last_ns - int(ends_ns[index])) / 1e9,
         first_bytes=sum(first.values()),
         last_bytes=sum(last.values()),
-        grown=_grown(reader.vma_rows(), first, last),
-        tensors=_tensors(reader, int(samples.start_ns[index]), last_ns),
+        grown=grown_memory(reader.vma_rows(), first, last),
+        tensors=grown_tensors(reader, int(samples.start_ns[index]), last_ns),
     )
 
 
@@ -131,7 +140,8 @@ def is_bad(end: End) -> bool:
     return end.kind == "target exited" and end.text not in _GOOD
 
 
-def _grown(rows: list[VmaRow], first: Mapping[int, int], last: Mapping[int, int]) -> tuple[GrownMemory, ...]:
+def grown_memory(rows: list[VmaRow], first: Mapping[int, int], last: Mapping[int, int]) -> tuple[GrownMemory, ...]:
+    """Return the mappings that grew most between two moments, by their resident bytes at each."""
     by_name: dict[tuple[int, str], int] = defaultdict(int)
     for row in rows:
         by_name[row.pid, row.file_name or row.name or ANONYMOUS] += last.get(row.id, 0) - first.get(row.id, 0)
@@ -140,7 +150,7 @@ def _grown(rows: list[VmaRow], first: Mapping[int, int], last: Mapping[int, int]
     return tuple(GrownMemory(pid, name, grown) for grown, pid, name in most)
 
 
-def _tensors(reader: ReportSource, first_ns: int, last_ns: int) -> tuple[GrownTensors, ...]:
+def grown_tensors(reader: TrainingSource, first_ns: int, last_ns: int) -> tuple[GrownTensors, ...]:
     """Compare the fullest moments of the first and the last stretch of steps of each process."""
     grown = []
     rows = reader.training(first_ns, last_ns)

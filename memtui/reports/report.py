@@ -39,6 +39,7 @@ from memtui.reports.source import ReportSource, Source
 from memtui.reports.stack_summary import StackSummary, stack_summaries
 from memtui.reports.tensor_summary import TensorSummary, tensor_summary
 from memtui.reports.training_summary import LearningSummary, TrainingSummary, learning_summaries, training_summaries
+from memtui.reports.verdict.verdict import Verdict, last_verdict
 
 SECOND_NS = 1e9
 MARK_KINDS = ("mark", "interval", "exec", "stopped")  # kinds of events that are not a defect
@@ -151,6 +152,7 @@ class Report:
         thinned: file size at which page sets were downsampled; None where they were not.
         lost: number of windows without a working set.
         memory_limit: how much memory was left at the end, where least was left; None where that was not read.
+        verdict: what the rules say at the end; None without a window.
         post_mortem: what grew before the program was killed or failed; None where it was not.
         end_reason, end: why and how the session ended.
     """
@@ -198,6 +200,7 @@ class Report:
     thinned: Downsampled | None
     lost: int
     memory_limit: LimitSummary | None
+    verdict: Verdict | None
     post_mortem: PostMortem | None
     end_reason: str
     end: str
@@ -294,6 +297,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         thinned=Downsampled(reader.downsampled_to_bytes) if reader.downsampled_to_bytes is not None else None,
         lost=int(np.isnan(samples.wss_bytes).sum()) if hello.wss.ok else 0,
         memory_limit=last_limit(reader),
+        verdict=last_verdict(reader),
         post_mortem=post_mortem(reader),
         end_reason=reader.end.text if reader.end else "",
         end=reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),

@@ -21,6 +21,7 @@ from memtui.reports.reuse_summary import reuse_lines
 from memtui.reports.stack_summary import stack_lines
 from memtui.reports.tensor_summary import tensor_lines
 from memtui.reports.training_summary import learning_lines, training_lines
+from memtui.reports.verdict.verdict import verdict_lines
 
 TEXT_COLUMN = 13  # in which the text of a line begins, after its name
 LONG_GAP = 0.05  # of the recorded time: an end outside every window that gets a line
@@ -63,6 +64,7 @@ def _recorded_lines(report: Report) -> list[str]:
         *memory.resident_lines(report.rss_bytes, report.pss_bytes, report.touched_fraction.of),
         *memory.released_lines(report.given_back_bytes, report.wss_bytes),
         *limit_lines(report.memory_limit),
+        *verdict_lines(report.verdict),
         *post_mortem_lines(report.post_mortem),
         *reuse_lines(report.reuse),
         overhead_line(report.overhead),

@@ -34,13 +34,6 @@ class DeviceReader:
         """Return the limits of memory in a half-open time range: at each moment the one that leaves least."""
         return self._file.records(MemoryLimit, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
 
-    def last_limit_ns(self, t_ns: int) -> int | None:
-        """Return when a limit of memory was read last until a moment; None where none was."""
-        if not self._file.has(MemoryLimit):
-            return None
-        ((last_ns,),) = self._file.query("SELECT max(t_ns) FROM memory_limit WHERE t_ns <= ?", "I", t_ns)
-        return None if last_ns is None else int(last_ns)
-
     def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
         """Return what each process had allocated on GPUs at a moment, by its key; only those measured by then."""
         return {memory.process: memory for memory in self._at(GpuMemory, t_ns)}

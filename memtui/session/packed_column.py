@@ -102,8 +102,7 @@ class _Block(NamedTuple):
         if values.dtype.kind == "f":
             missing = np.isnan(values)
             if missing.any():
-                known = values[~missing]
-                values = np.where(missing, known[0] if len(known) else 0, values)
+                values = np.where(missing, 0 if missing.all() else values[~missing][0], values)
                 if not _whole(values):
                     return np.where(missing, np.nan, values)
                 unknown = _Stored.of(np.packbits(missing), slabs)

@@ -40,7 +40,7 @@ def test_the_interval_has_the_rate_in_most_runs():
 
 def test_a_line_has_no_error():
     t_s = at(100)
-    assert growth_of(t_s, 3.0 * MIB * t_s) == Growth(*[pytest.approx(3 * MIB)] * 3)
+    assert growth_of(t_s, 3.0 * MIB * t_s) == Growth(*[pytest.approx(3 * MIB)] * 3, span_s=100.0)
 
 
 @given(st.integers(0, 10_000))

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtui.core.samples import MemoryLimit
 from memtui.core.units import parse_size
-from memtui.recording.recorder.stop_condition import StopCondition, Watch
+from memtui.recording.recorder.stop_condition import OOM, StopCondition, Watch
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def test_no_sizes(text):
         ("wss>8G for 5s", StopCondition("wss", True, 8 * 10**9, 5 * 10**9)),
         ("wss>8G for 5", StopCondition("wss", True, 8 * 10**9, 5 * 10**9)),
         ("wss>8000 for 250ms", StopCondition("wss", True, 8000, 250 * 10**6)),
+        (" verdict:oom ", StopCondition(OOM)),
         ("wss>1k for 1.5 min", StopCondition("wss", True, 1000, 90 * 10**9)),
     ],
 )
@@ -64,6 +66,8 @@ def test_conditions(text, expected):
         "wss>8G for 1e9h",
         "wss>8G for 99999999h",
         "wss>-8G",
+        "verdict:leak",
+        "verdict:oom for 5s",
     ],
 )
 def test_no_conditions(text):
@@ -95,3 +99,30 @@ def test_it_must_hold_all_the_time():
     # What is not known neither counts nor breaks the row.
     reached = windows(watch, 11, 11, 9, 11, None, 11)
     assert reached == ["", "", "", "", "", "wss 11 B > 10 B for 3.0 s"]
+
+
+def readings(count: int, mib_a_second: int) -> list[MemoryLimit]:
+    """Two seconds apart, of a limit of 8 GiB."""
+    return [
+        MemoryLimit(n * 2 * 10**9, "/job", 8 << 30, (1 << 30) + n * 2 * mib_a_second * (1 << 20), 0, 0)
+        for n in range(count)
+    ]
+
+
+def test_memory_that_will_be_full():
+    watch = Watch(StopCondition.parse("verdict:oom"))
+    reached = [watch.add_limits([reading]) for reading in readings(400, 4)]
+    first = next(n for n, text in enumerate(reached) if text)
+    assert 45 <= 2 * first <= 60, "seconds that growth has to last"
+    assert reached[first].startswith("verdict:oom: Cgroup /job will be out of memory in about 29.1 min")
+    assert watch.add_limits([]) == "", "it was said of the reading before"
+    assert len(watch._limits) <= 302, "of ten minutes"
+    assert windows(watch, 1, 2) == ["", ""]
+
+
+def test_memory_that_does_not_grow_or_another_condition():
+    steady = Watch(StopCondition.parse("verdict:oom"))
+    assert not any(steady.add_limits([reading]) for reading in readings(60, 0))
+    other = Watch(StopCondition.parse("wss>8G"))
+    assert not any(other.add_limits([reading]) for reading in readings(60, 4))
+    assert not other._limits

@@ -142,7 +142,7 @@ def test_options_of_a_second_attach_reach_the_recording_or_are_named(tmp_path, m
             screen = Terminal("attach", truth["pid"], *options, module="memtui", columns=150)
             try:
                 screen.read(20, until="LIVE")
-                screen.send("v")
+                screen.send("h")
                 screen.read(20, until="asked 0.30 s")
                 screen.send("q")
                 assert screen.end(20) == 0

@@ -110,9 +110,6 @@ def test_a_session_keeps_them_and_report_and_export_have_them(tmp_path, capsys):
     with closing(Session(path)) as reader:
         assert reader.devices.memory_limits(0, 2**62) == read
         assert reader.devices.memory_limits(2 * S, 4 * S) == read[1:2]
-        assert reader.devices.last_limit_ns(2**62) == read[-1].t_ns
-        assert reader.devices.last_limit_ns(3 * S) == 2 * S
-        assert reader.devices.last_limit_ns(-1) is None
     with closing(open_source(path)) as source:
         assert last_limit(source) == limit_summary(read)
     assert main(["report", str(path)]) == 0

@@ -504,7 +504,6 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     assert reader.devices.gpu_use(0, 2**62) == []
     assert reader.devices.gpu_use_at(2**61) == {}
     assert reader.devices.memory_limits(0, 2**62) == []
-    assert reader.devices.last_limit_ns(2**62) is None
     assert {(reading.sm_active, reading.counters_reason) for reading in reader.devices.power(0, 2**62)} == {(None, "")}
     reader.close()
     connection = sqlite3.connect(path)

@@ -52,6 +52,7 @@ def _rows() -> list[SimpleNamespace]:
         SimpleNamespace(
             id=number, process=1, pid=4242, start=start, end=start + size, perms=perms, name=name,
             first_sample=0, last_sample=1 << 40, filtered=filtered, open=True, states=(),
+            filtered_at=lambda sample, filtered=filtered: filtered,
         )
         for number, (start, size, perms, name, filtered) in enumerate(big + small + noaccess)
     ]  # fmt: skip
@@ -61,6 +62,13 @@ class FakeSamples(SimpleNamespace):
     """A table of samples of 0.2 s."""
 
     has_budget = False
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    @property
+    def newest(self) -> int:
+        return int(self.sample[-1]) if len(self) else -1
 
     def intervals_ns(self, of: slice = slice(None)) -> np.ndarray:
         return np.full(len(self.sample), 200_000_000)[of]
@@ -131,10 +139,9 @@ class FakeSession:
             gpu_memory_at=self._gpu_memory_at,
             gpu_use_at=self._gpu_use_at,
             memory_limits=lambda first_ns, last_ns: [],
-            last_limit_ns=lambda t_ns: None,
         )
         self.training = SimpleNamespace(
-            progress=self._training, devices=self._training_devices, networks=self._trainings
+            progress=self._training, devices=self._training_devices, networks=self._trainings, details=None
         )
         self.tensors = SimpleNamespace(starts=self._tensor_places)
         self.refresh()
@@ -219,6 +226,7 @@ class FakeSession:
                 "end_ns": ORIGIN_NS + n * STEP_NS + 200_000_000,
                 "cpu_ns": n * STEP_NS // p.key,
                 "wss_bytes": self._size_of(n, p.key) if self.hello.wss.ok else None,
+                "stored_bytes": self._size_of(n, p.key) if self.hello.wss.ok else None,
                 "shared_bytes": self._shared_of(p.key) if self.hello.wss.ok else None,
                 "rss_bytes": (1030 if p.key == 1 else 100 * p.key) * MIB,
                 "pss_bytes": PSS_BYTES if self.children else None,

@@ -50,11 +50,11 @@ async def test_a_key_shows_how_it_is_measured_and_takes_it_away_again(size):
     async with running(held(live=False), size=size) as d:
         before = len([line for line in d.text.splitlines() if line.strip()])
         assert "flush" not in d.text
-        await d.press("v")
+        await d.press("h")
         await d.until(lambda: "tracker pagetable   flush cold" in d.text)
         assert "interval asked 0.20 s, true 0.21 s" in " ".join(d.text.split())
         assert d.text.splitlines()[-1].startswith(" space play")
-        await d.press("v")
+        await d.press("h")
         await d.until(lambda: "flush" not in d.text)
         assert len([line for line in d.text.splitlines() if line.strip()]) == before
 

@@ -124,7 +124,7 @@ def test_a_real_recording_takes_them(tmp_path, monkeypatch):
                 terminal.read(10, until=f" {label} ")
                 terminal.send(f"{typed}\r")
                 terminal.read(10, until="space pause")
-            terminal.send("v")
+            terminal.send("h")
             terminal.read(10, until="asked 0.02 s")
             terminal.send("x")
             terminal.read(10, until="sampling is paused")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, ResidentKind, resident, resident_bytes
-from memtui.core.samples import End, MemoryLimit, Power, Process, Window
+from memtui.core.samples import End, Process
 from memtui.session.packed_column import Column
 from memtui.session.sample_table import COLUMNS, SampleTable, SampleTableBuilder
 from memtui.session.session import Session
@@ -20,9 +20,6 @@ from tests.support.sessions import messages, write_session
 
 MS = 1_000_000
 PROCESSES = [Process(key, 100 + key, 1, key, 0, "t", "child") for key in (1, 2)]
-
-
-NO_DEVICES = SimpleNamespace(last_limit_ns=lambda t_ns: None)
 
 
 def rows(count: int, *, seed: int = 0, unknown: float = 0.0, budget: bool = False, pss: bool = True) -> list[tuple]:
@@ -67,7 +64,6 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
             samples=table,
             end=None,
             hello=SimpleNamespace(options=SimpleNamespace(interval_ns=100 * MS)),
-            devices=NO_DEVICES,
         )
         log.view(reader, len(table) - 1, None, PROCESSES)
         whole = WindowFigures(table, len(table) - 1, ResidentKind().of(table, PROCESSES))
@@ -82,7 +78,7 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
 
 def test_a_cursor_that_goes_back_has_the_figures_until_there():
     table = SampleTableBuilder().add(rows(500))
-    reader, log = SimpleNamespace(samples=table, end=None, devices=NO_DEVICES), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
     for index in (499, 100, 101, 400, 0, 300):
         log.view(reader, index, None, PROCESSES)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, index, PSS).figures(table)))
@@ -106,7 +102,7 @@ def test_resident_memory_of_a_growing_table_is_that_of_the_whole(pss, processes,
 def test_a_cursor_that_stands_still_has_the_kind_of_resident_memory_that_is_known_by_now():
     """A second process that is loaded later makes a tree of it, whose RSS is not the one of a process alone."""
     table = SampleTableBuilder().add(rows(40))
-    reader, log = SimpleNamespace(samples=table, end=None, devices=NO_DEVICES), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
     for processes, kind in ((PROCESSES[:1], RSS), (PROCESSES, PSS)):
         log.view(reader, 20, None, processes)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, 20, kind).figures(table)))
@@ -131,7 +127,6 @@ def numbers_read(count: int, monkeypatch) -> float:
             reader = SimpleNamespace(
                 samples=table,
                 end=None,
-                devices=NO_DEVICES,
                 hello=SimpleNamespace(options=SimpleNamespace(interval_ns=MS)),
             )
             log.view(reader, len(table) - 1, None, PROCESSES)
@@ -183,20 +178,16 @@ def test_a_bad_end_comes_first_in_the_last_window_only(tmp_path, how):
     assert before[0][0].startswith("In a window of")
 
 
-def test_the_first_sentence_says_when_memory_runs_out(tmp_path):
-    def stream():
-        for message in messages(60, interval_ns=2000 * MS):
-            if isinstance(message, Window):
-                left = 1000 - 10 * message.sample
-                yield Power(limits=(MemoryLimit(message.start_ns, "", 8 << 30, (8 << 30) - (left << 20), 0, 0),))
-            yield message
-
-    reader = Session(write_session(tmp_path / "s.memtui", stream()))
-    log = SentencesLog()
-    processes = reader.processes.all()
-    first = [log.view(reader, index, None, processes).sentences[0][0] for index in (59, 40, 5, 59)]
-    assert first[0] == first[3]
-    assert first[0].startswith("The machine will be out of memory in about 82 s if ")
-    assert first[1].startswith("The machine will be out of memory in about 2")
-    assert first[2].startswith("In a window of ")
-    reader.close()
+def test_what_was_found_comes_first_but_for_a_bad_end(tmp_path):
+    stream = list(messages(12))
+    killed = End(stream[-1].t_ns, "target exited", "killed by SIGTERM")
+    found = (("The machine will be out of memory in about 82 s.",),)
+    reader = Session(write_session(tmp_path / "s.memtui", [*stream[:-1], killed]))
+    try:
+        log = SentencesLog()
+        last, before = (log.view(reader, index, None, [], found).sentences for index in (11, 10))
+    finally:
+        reader.close()
+    assert last[0][0].startswith("Target killed by SIGTERM")
+    assert before[0] == found[0]
+    assert before[1][0].startswith("In a window of")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from memtui.core.samples import Event, Window
+from memtui.core.samples import Event, MemoryLimit, Window
 from memtui.core.units import size
 from memtui.recording.recorder.stop_condition import StopCondition, Watch
 from memtui.session.downsampling import Downsampler
@@ -42,6 +43,12 @@ class Limits:
             reached = self._watch.update(window.start_ns, window.end_ns, wss_bytes, rss_bytes)
             if reached and self.ending is None:
                 self.ending = CONDITION, reached
+
+    def add_memory_limits(self, limits: Iterable[MemoryLimit]) -> None:
+        """Count readings of the limit of memory."""
+        reached = self._watch.add_limits(limits) if self._watch is not None else ""
+        if reached and self.ending is None:
+            self.ending = CONDITION, reached
 
     def add_process(self, key: int) -> None:
         """Count a process. Rows are numbered by sample and process, with a fixed number of bits for each."""

@@ -102,10 +102,7 @@ class SessionBuilder:
             case Window():
                 self._add_window(message)
             case Power():
-                self._writer.insert(filter(self._is_new, message.readings))
-                self._writer.insert(memory for memory in message.gpu_memory if _is_change(memory, self._gpu_memory))
-                self._writer.insert(use for use in message.gpu_use if _is_change(use, self._gpu_use))
-                self._writer.insert(replace(limit, cgroup=utf8_safe(limit.cgroup)) for limit in message.limits)
+                self._add_power(message)
             case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
                 self._add_reported(message)
             case Event():
@@ -114,6 +111,15 @@ class SessionBuilder:
                 self._writer.insert([replace(message, text=text)])
             case End():
                 self._add_end(message)
+
+    def _add_power(self, message: Power) -> None:
+        """Store readings of power, and what is read with them: GPUs and limits of memory."""
+        self._writer.insert(filter(self._is_new, message.readings))
+        self._writer.insert(memory for memory in message.gpu_memory if _is_change(memory, self._gpu_memory))
+        self._writer.insert(use for use in message.gpu_use if _is_change(use, self._gpu_use))
+        self._writer.insert(replace(limit, cgroup=utf8_safe(limit.cgroup)) for limit in message.limits)
+        if self.limits:
+            self.limits.add_memory_limits(message.limits)
 
     def _add_hello(self, hello: Hello) -> None:
         """Store what is watched and how; raise where a limit cannot be kept."""

@@ -33,6 +33,7 @@ from memtui.tui.presenters.sentences import SentencesLog
 from memtui.tui.presenters.tensor_locations import NOT_TRACED, Placed, TensorLocations, TracedProcess
 from memtui.tui.presenters.tensors import TensorTable
 from memtui.tui.presenters.time_budget import TimeBudget
+from memtui.tui.presenters.verdicts import VerdictLog
 from memtui.tui.presenters.window_rows import WindowRows
 from memtui.widgets.views.memory import (
     FooterView,
@@ -40,6 +41,7 @@ from memtui.widgets.views.memory import (
     MemoryView,
     ProcessesView,
     ReuseView,
+    State,
     TensorsView,
     TimeAxis,
 )
@@ -77,7 +79,7 @@ class Presenter:
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
         self._ticks = TickLog()
-        self._reuse, self._sentences = ReuseLog(), SentencesLog()
+        self._reuse, self._sentences, self.verdicts = ReuseLog(), SentencesLog(), VerdictLog()
         self._range_reuse = RangeReuse()
         self._focus: int | None = None  # key of a range
         self._rows = WindowRows(reader)
@@ -201,6 +203,7 @@ class Presenter:
         reuse = self._reuse_view(sample, budget)
         tensors = self._tensors_view(index, traced, budget) if self.tensors_shown else TensorsView()
         self.shown = True
+        self.verdicts.update(self.reader, index, moving=head.state in (State.LIVE, State.PLAYING))
         return MemoryView(
             header=self._header.view(head, processes, self._ticks.drawn(head.origin_ns, head.latest_ns)),
             graph=graph,
@@ -212,8 +215,16 @@ class Presenter:
             processes=self._processes(index, processes),
             output=self.output.view(),
             tensors=tensors,
-            sentences=self._sentences.view(self.reader, index, self._all_reuse(sample, reuse), processes),
+            sentences=self._sentences.view(
+                self.reader, index, self._all_reuse(sample, reuse), processes, self.verdicts.forms
+            ),
         )
+
+    @property
+    def cursor_s(self) -> float | None:
+        """When the window at the cursor ended, in seconds after the session began; None without a window."""
+        head = self.playhead
+        return (int(self.reader.samples.end_ns[head.index]) - head.origin_ns) / 1e9 if head.index >= 0 else None
 
     def _in_sight(self, index: int) -> list[Process]:
         """Return the processes of the window at the cursor, and those whose ranges are loaded."""

@@ -13,7 +13,6 @@ from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
 from memtui.core.samples import Process
-from memtui.reports.memory_limit import SPAN_NS, forecast_forms, limit_summary
 from memtui.reports.post_mortem import ending_forms, is_bad
 from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
@@ -32,11 +31,16 @@ class SentencesLog:
         self._windows: WindowFigures | None = None
         self._figures = Figures()
         self._ending: Forms | None = None
-        self._limit_ns: int | None = None
-        self._forecast: Forms = ()
 
-    def view(self, reader: Session, index: int, reuse: ReuseView | None, processes: Sequence[Process]) -> SentencesView:
-        """Return the sentences; ``reuse``: distances until then."""
+    def view(
+        self,
+        reader: Session,
+        index: int,
+        reuse: ReuseView | None,
+        processes: Sequence[Process],
+        verdict: tuple[Forms, ...] = (),
+    ) -> SentencesView:
+        """Return the sentences; ``reuse``: distances until then; ``verdict``: what was found, which comes first."""
         if index < 0:
             return SentencesView()
         samples = reader.samples
@@ -48,25 +52,12 @@ class SentencesLog:
             else:
                 self._windows.add(samples, index)
             self._cursor_key, self._figures = key, self._windows.figures(samples)
-        is_last = index == len(samples.sample) - 1
-        first = self._ending_of(reader) if is_last else ()
-        if not first and (forecast := self._forecast_at(reader, 2**62 if is_last else int(samples.end_ns[index]))):
-            first = (forecast,)
+        first = (self._ending_of(reader) if index == len(samples.sample) - 1 else ()) or verdict
         if reuse is None:
             return SentencesView((*first, *sentences_of(self._figures)))
         estimate = reuse.most_estimate_bytes
         figures = replace(self._figures, reuse_bytes=reuse.most_bytes, reuse_estimate_bytes=estimate)
         return SentencesView((*first, *sentences_of(figures)))
-
-    def _forecast_at(self, reader: Session, t_ns: int) -> Forms:
-        """Return the sentence about when memory runs out; it changes when a limit is read, every two seconds."""
-        limit_ns = reader.devices.last_limit_ns(t_ns)
-        if limit_ns != self._limit_ns:
-            self._limit_ns, self._forecast = limit_ns, ()
-            if limit_ns is not None:
-                limits = reader.devices.memory_limits(limit_ns - SPAN_NS, limit_ns + 1)
-                self._forecast = forecast_forms(limit_summary(limits))
-        return self._forecast
 
     def _ending_of(self, reader: Session) -> tuple[Forms, ...]:
         """Return the sentence about a program that was killed or failed; it is read once."""

@@ -157,7 +157,8 @@ Recording                               of the recording itself, while it runs, 
   M             put a mark on the time axis, with a text
   i             another interval from the next window on: 0.5, 50ms; or another budget: 5%, none
   x             leave the target alone: nothing is sampled until x is pressed again
-  v             how it is measured and what that costs, below the first line, and away again
+  v             verdict: what was found about memory, what to do, the figures behind it, and what was looked at
+  h             how it is measured and what that costs, below the first line, and away again
 
 Screen
   c             other colours: dark, light, high contrast

@@ -1,6 +1,18 @@
 """Help of the screens with their own keys: a title, the keys and the terms."""
 
 ALONE = {
+    "verdict": """\
+Verdict                                 at the cursor, from the ten minutes before it
+  up  down      scroll; pageup and pagedown by the screenful
+  left  right   the verdict one sample before or after
+  space         pause or play; end or l: live
+  Esc  v  q     back
+
+  Findings are at most three, what matters most first: each with what to do next and the figures that say so. Below is
+  what was looked at, with what came out, and what could not be known, with the reason. The finding that matters most is
+  the first sentence of the memory screen, and all of them are in memtui report. docs/guide/verdicts.md has every rule
+  with its thresholds.
+""",
     "comparison": """\
 Sessions over one another               of memtui compare; A is the one that others have more or less than
   Tab           memory of the programs, or their trainings, where there are both

@@ -367,6 +367,11 @@ class MemoryScreen(Screen[None]):
 
         self.app.push_screen(TrainingScreen(self._do))
 
+    def action_verdict(self) -> None:
+        from memtui.tui.screens.verdict import VerdictScreen
+
+        self.app.push_screen(VerdictScreen(self._do))
+
     def action_stacks(self) -> None:
         from memtui.tui.screens.stacks import StacksScreen
 

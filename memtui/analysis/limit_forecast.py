@@ -1,0 +1,78 @@
+"""When no memory is left below a limit that kills, if its use goes on growing as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from memtui.analysis.memory_growth import growth_of
+from memtui.core.samples import MemoryLimit
+from memtui.core.text import printable
+from memtui.core.units import size, span
+
+LATEST_S = 86_400.0  # what is further away is not foretold
+LEAST_SHARE = 0.002  # of the limit: what use grew by at least, where the end is foretold
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When no memory is left, if use goes on growing as it does.
+
+    Attributes:
+        full_in_s: seconds until then.
+        full_in_low_s, full_in_high_s: between which that lies with 95 %, if the growth stays as it is.
+        growth_bytes_per_s: by how much use grows.
+    """
+
+    full_in_s: float
+    full_in_low_s: float
+    full_in_high_s: float
+    growth_bytes_per_s: float
+
+
+def forecast_of(limits: Sequence[MemoryLimit]) -> Forecast | None:
+    """Return the forecast at the last of some readings; None where use does not grow steadily towards that limit.
+
+    Readings of another limit, which left less memory at the time, are not looked at. They are in the order of time, of
+    ten minutes at most; there is at least one.
+    """
+    last = limits[-1]
+    limits = [limit for limit in limits if (limit.cgroup, limit.limit_bytes) == (last.cgroup, last.limit_bytes)]
+    t_s = np.array([limit.t_ns for limit in limits], np.int64)
+    gone_bytes = -np.array([limit.left_bytes for limit in limits], np.float64)
+    growth = growth_of((t_s - t_s[-1]) / 1e9, gone_bytes)
+    left_bytes = float(-gone_bytes[-1])
+    if growth is None or left_bytes <= 0 or left_bytes > LATEST_S * growth.bytes_per_s:
+        return None
+    if gone_bytes[-1] - gone_bytes.min() < LEAST_SHARE * limits[-1].limit_bytes:
+        return None
+    low_s, high_s = left_bytes / growth.high_bytes_per_s, left_bytes / growth.low_bytes_per_s
+    return Forecast(left_bytes / growth.bytes_per_s, low_s, high_s, growth.bytes_per_s)
+
+
+def whose_limit(cgroup: str) -> str:
+    """Return whose limit it is; ``cgroup`` empty: that of the machine."""
+    return f"cgroup {printable(cgroup)}" if cgroup else "the machine"
+
+
+def forecast_sentence(cgroup: str, forecast: Forecast) -> str:
+    """Return a forecast in words, without a full stop."""
+    whose = whose_limit(cgroup)
+    return (
+        f"{whose[:1].upper()}{whose[1:]} will be out of memory in about {time_left(forecast)} "
+        f"if its use goes on growing by {rate(forecast.growth_bytes_per_s)}"
+    )
+
+
+def time_left(forecast: Forecast) -> str:
+    """Return how long it lasts, and between which bounds where these differ."""
+    low, high = span(forecast.full_in_low_s), span(forecast.full_in_high_s)
+    return span(forecast.full_in_s) if low == high else f"{span(forecast.full_in_s)} ({low} to {high})"
+
+
+def rate(bytes_per_s: float) -> str:
+    """Return a rate per second, minute or hour: in the first unit in which it is at least a MiB."""
+    seconds, name = next((unit for unit in ((1, "s"), (60, "min")) if bytes_per_s * unit[0] >= 1 << 20), (3600, "h"))
+    return f"{size(bytes_per_s * seconds)}/{name}"

@@ -1,0 +1,110 @@
+"""Rule ``leak``: memory grows steadily, and what is added is not used again."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from memtui.analysis.limit_forecast import rate
+from memtui.analysis.memory_growth import Growth, growth_of
+from memtui.core.units import size, span
+from memtui.reports.post_mortem import ANONYMOUS, GrownMemory, GrownTensors, grown_memory, grown_tensors
+from memtui.reports.verdict.recent import Check, Finding, Recent, is_anonymous
+
+RULE = "leak"
+LEAST_BYTES, LEAST_SHARE = 8 << 20, 0.03  # of a growth, and its share of what is resident
+USED_SHARE = 0.25  # of what was added: the working set grows by less where it is not used
+START_SHARE = 1 / 3  # of what is resident, in a minute: a program that grows faster is still starting ...
+STARTED_S = 300.0  # ... unless it is older than this
+ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def leak(recent: Recent) -> Check:
+    """Return by how much resident memory grows while the working set does not, and where."""
+    subject = f"growth of {recent.resident_kind}"
+    if recent.too_short:
+        return Check(RULE, f"{subject}: {recent.too_short}", measured=False)
+    finite = np.isfinite(recent.resident_bytes)
+    if not finite.any():
+        return Check(RULE, f"{subject}: it is not known", measured=False)
+    t_s, resident = recent.t_s[finite], recent.resident_bytes[finite]
+    low, high = size(float(resident.min())), size(float(resident.max()))
+    between = f"{subject}: {low} to {high} in {span(recent.span_s)}"
+    growth = growth_of(t_s, resident)
+    if growth is None:
+        return Check(RULE, f"{between}, no steady growth")
+    grown_bytes = growth.bytes_per_s * growth.span_s
+    if grown_bytes < max(LEAST_BYTES, LEAST_SHARE * resident[-1]):
+        return Check(RULE, f"{between}, too little to tell")
+    if growth.bytes_per_s * 60 > START_SHARE * resident[-1] and _age_s(recent) < STARTED_S:
+        return Check(RULE, f"{between}: as fast as a program that starts")
+    used_bytes = _working_set_growth(recent, growth)
+    if used_bytes is None:
+        return Check(RULE, f"{between}; whether that is used again is not known", measured=False)
+    if used_bytes > USED_SHARE * grown_bytes:
+        return Check(RULE, f"{between}, and the working set grows, too")
+    memory, tensors, in_files = _grown(recent, growth)
+    if in_files:
+        return Check(RULE, f"{between}, most of it mapped files, which the kernel can take back")
+    return Check(RULE, between, finding=_finding(recent, growth, memory, tensors))
+
+
+def _age_s(recent: Recent) -> float:
+    """Return for how long the program has run: ticks count from the start of the machine, as the clock does."""
+    return recent.end_ns / 1e9 - recent.source.hello.target.start_ticks / _TICKS
+
+
+def _working_set_growth(recent: Recent, growth: Growth) -> float | None:
+    """Return by how much the median working set of the last third is above that of the first; None: not measured."""
+    recently = (recent.t_s >= -growth.span_s) & np.isfinite(recent.wss_bytes)
+    wss = recent.wss_bytes[recently]
+    third = len(wss) // 3
+    return float(np.median(wss[-third:]) - np.median(wss[:third])) if third else None
+
+
+def _grown(recent: Recent, growth: Growth) -> tuple[tuple[GrownMemory, ...], tuple[GrownTensors, ...], bool]:
+    """Return what grew most by mapping and by kind of tensor, and whether most of it lies in mapped files."""
+    source, first_sample = recent.source, recent.sample_before(growth.span_s)
+    before, after = source.vma_rss(first_sample), source.vma_rss(recent.sample)
+    grown = np.array([after.get(row.id, 0) - before.get(row.id, 0) for row in recent.rows], np.int64)
+    anonymous = np.array([is_anonymous(row) for row in recent.rows], bool)
+    up = np.maximum(grown, 0)
+    in_files = bool(up[anonymous].sum() < ANONYMOUS_SHARE * up.sum())
+    tensors = grown_tensors(source, recent.end_ns - round(growth.span_s * 1e9), recent.end_ns)
+    return grown_memory(recent.rows, before, after), tensors, in_files
+
+
+def _finding(
+    recent: Recent, growth: Growth, memory: tuple[GrownMemory, ...], tensors: tuple[GrownTensors, ...]
+) -> Finding:
+    kind, wss = recent.resident_kind, recent.wss_bytes[np.isfinite(recent.wss_bytes)]
+    start = f"Memory grows by {rate(growth.bytes_per_s)}"
+    sentence = (
+        f"{start} (now {size(float(recent.resident_bytes[np.isfinite(recent.resident_bytes)][-1]))}) while the working "
+        f"set stays at {size(float(np.median(wss)))}: what is added is not used again."
+    )
+    if tensors:
+        action = (
+            f"Most of it is tensors ({tensors[0].category}): keep numbers (loss.item()) and detached tensors "
+            "(.detach()) from step to step."
+        )
+    else:
+        action = (
+            "Look for what is added to and never emptied: a list, a cache, losses kept with their graph "
+            "(loss.item() keeps the number alone)."
+        )
+    several = len({part.pid for part in memory}) > 1
+    evidence = [
+        f"{kind} grew by {size(growth.bytes_per_s * growth.span_s)} in the last {span(growth.span_s)}, by "
+        f"{rate(growth.low_bytes_per_s)} to {rate(growth.high_bytes_per_s)} (95 %)",
+        *(
+            f"{part.name if part.name != ANONYMOUS else 'memory of an allocator (no file)'}"
+            f"{f' of pid {part.pid}' * several}: {size(part.grown_bytes)} more"
+            for part in memory
+        ),
+        *(f"tensors, {part.category}: {size(part.grown_bytes)} more" for part in tensors),
+        f"working set of a window: {size(float(wss.min()))} to {size(float(wss.max()))}",
+    ]
+    return Finding(sentence, f"{start} and is not used again.", action, tuple(evidence))

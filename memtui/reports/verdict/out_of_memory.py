@@ -1,0 +1,43 @@
+"""Rule ``oom``: use grows steadily, and will reach the limit that kills."""
+
+from __future__ import annotations
+
+from memtui.analysis.limit_forecast import whose_limit
+from memtui.core.units import size, span
+from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms, limit_summary
+from memtui.reports.verdict.recent import Check, Finding, Recent
+
+RULE = "oom"
+SOON_S = 3600.0  # until when there is still time to finish something
+
+
+def out_of_memory(recent: Recent) -> Check:
+    """Return when the limit that leaves least memory is reached."""
+    limit = limit_summary(recent.limits)
+    if limit is None:
+        return Check(RULE, "limit of memory: not read", measured=False)
+    used = f"{size(limit.needed_bytes)} of the {size(limit.limit_bytes)} of {whose_limit(limit.cgroup)} in use"
+    if limit.forecast is None:
+        return Check(RULE, f"limit of memory: {used}{cache_clause(limit)}, no steady growth towards it")
+    sentence, short = forecast_forms(limit)
+    return Check(RULE, f"limit of memory: {used}", finding=Finding(sentence, short, _action(limit), _evidence(limit)))
+
+
+def _action(limit: LimitSummary) -> str:
+    forecast = limit.forecast
+    where = f"raise the limit of {whose_limit(limit.cgroup)}" if limit.cgroup else "use a machine with more memory"
+    if forecast is not None and forecast.full_in_low_s < SOON_S:
+        return f"Save a checkpoint now, then {where} or stop what grows."
+    return f"Plan to {where}, or stop what grows, before then."
+
+
+def _evidence(limit: LimitSummary) -> tuple[str, ...]:
+    forecast = limit.forecast
+    if forecast is None:
+        return ()
+    return (
+        f"in use without page cache: {size(limit.needed_bytes)} of {size(limit.limit_bytes)}",
+        f"left until the kernel kills: {size(limit.left_bytes)}, of it {size(limit.swap_bytes)} by swapping out",
+        f"page cache that the kernel takes back first: {size(limit.reclaimable_bytes)}",
+        f"full in {span(forecast.full_in_low_s)} to {span(forecast.full_in_high_s)} (95 %), if growth stays as it is",
+    )

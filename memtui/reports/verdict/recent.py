@@ -1,0 +1,157 @@
+"""The last ten minutes of a session before a moment, and what a rule says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.memory_growth import LONGEST_S, SHORTEST_S
+from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, resident_bytes
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Hello, MemoryLimit
+from memtui.core.units import span
+from memtui.reports.post_mortem import TrainingSource
+from memtui.session.sample_table import SampleTable
+from memtui.session.vma_row import VmaRow
+
+Floats = NDArray[np.float64]
+UnionCache = MutableMapping[tuple[int, int, int, int], PageSet | None]
+"""Pages touched in some windows, by process, first and last sample, and their number."""
+_SPAN_NS = round(LONGEST_S * 1e9)
+
+
+class RecentSource(TrainingSource, Protocol):
+    """What the rules read of a session: a part of ``ReportSource``, whose methods are described there."""
+
+    @property
+    def hello(self) -> Hello: ...
+    @property
+    def samples(self) -> SampleTable: ...
+    def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]: ...
+    def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]: ...
+    def vma_rss(self, sample: int) -> dict[int, int]: ...
+    def drawn_rows(self, process: int) -> list[VmaRow]: ...
+    def page_set(self, sample: int, process: int) -> PageSet | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found: a sentence, the next thing to do, and the figures that say so.
+
+    ``short``: the sentence without figures, for narrow screens.
+    """
+
+    sentence: str
+    short: str
+    action: str
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a rule looked at: its name, what came out of it in words, and a finding where there is one.
+
+    ``measured``: whether the session has what the rule needs.
+    """
+
+    rule: str
+    looked_at: str
+    measured: bool = True
+    finding: Finding | None = None
+
+
+class Recent:
+    """The windows of the last ten minutes before the end of one of them. Its methods raise SessionError."""
+
+    def __init__(self, source: RecentSource, index: int, cache: UnionCache | None = None) -> None:
+        """Look at a session up to the window at ``index`` of its samples; ``cache``: what was added up for others."""
+        self._cache = {} if cache is None else cache
+        samples = source.samples
+        self.source = source
+        self.end_ns = int(samples.end_ns[index])
+        first = min(int(samples.end_ns.searchsorted(self.end_ns - _SPAN_NS)), index)
+        self.windows = slice(first, index + 1)
+        self.sample = int(samples.sample[index])
+        ends_ns = samples.end_ns[self.windows]
+        self.t_s: Floats = (ends_ns - ends_ns[-1]) / 1e9
+        """f8[n], when each window ended, in seconds before the last one did: rising, up to 0."""
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the start of the first of these windows to the end of the last."""
+        return (self.end_ns - int(self.source.samples.start_ns[self.windows.start])) / 1e9
+
+    @property
+    def too_short(self) -> str:
+        """Why the time is too short for statements about growth; empty where it is not."""
+        return "" if self.span_s >= SHORTEST_S else f"recorded for {span(self.span_s)}: from {span(SHORTEST_S)} on"
+
+    @cached_property
+    def resident_kind(self) -> str:
+        """The kind of resident memory that all these windows have (``analysis.resident``)."""
+        samples = self.source.samples
+        if (samples.processes[self.windows] == 1).all():
+            return RSS
+        return PSS if np.isfinite(samples.pss_bytes[self.windows]).any() else SUM_OF_RSS
+
+    @cached_property
+    def resident_bytes(self) -> Floats:
+        """Resident memory at the end of each window: f8[n], nan where it is not known."""
+        return resident_bytes(self.source.samples, self.resident_kind, self.windows)
+
+    @cached_property
+    def wss_bytes(self) -> Floats:
+        """Working set of each window: f8[n], nan where it is not known."""
+        return self.source.samples.wss_bytes[self.windows]
+
+    @cached_property
+    def limits(self) -> list[MemoryLimit]:
+        """The limits of memory that were read in this time. Those of the last window may be read after its end."""
+        at_end = self.sample == self.source.samples.newest
+        return self.source.memory_limits(self.end_ns - _SPAN_NS, 2**62 if at_end else self.end_ns + 1)
+
+    def process_samples(self, seconds: float) -> list[dict[str, Any]]:
+        """Return the scalars of each process in the windows that ended in the last ``seconds``."""
+        return self.source.process_samples(self.sample_before(seconds), self.sample)
+
+    def sample_before(self, seconds: float) -> int:
+        """Return the first sample that ended in the last ``seconds`` of this time."""
+        index = self.windows.start + int(np.searchsorted(self.t_s, -seconds))
+        return int(self.source.samples.sample[min(index, self.windows.stop - 1)])
+
+    def touched_pages(self, process: int, samples: list[int]) -> PageSet | None:
+        """Return the pages that a process touched in any of some windows; None where those of one are not known."""
+        key = process, samples[0], samples[-1], len(samples)
+        if key not in self._cache:
+            sets = [self.source.page_set(sample, process) for sample in samples]
+            stored = [pages for pages in sets if pages is not None]
+            self._cache[key] = union(stored) if len(stored) == len(sets) else None
+        return self._cache[key]
+
+    @cached_property
+    def processes(self) -> dict[int, dict[str, Any]]:
+        """The scalars of the processes of the last window, by their keys."""
+        return {row["process"]: row for row in self.source.process_samples(self.sample, self.sample)}
+
+    @cached_property
+    def rows(self) -> list[VmaRow]:
+        """The VMA rows of these processes, at their real addresses: for sums, never as text."""
+        return [row for process in self.processes for row in self.source.drawn_rows(process)]
+
+
+def union(sets: Iterable[PageSet]) -> PageSet:
+    """Return the pages that are in any of some sets."""
+    left = list(sets)
+    while len(left) > 1:  # in pairs: what is merged stays of one size
+        left = [a.union(b) for a, b in zip(left[::2], left[1::2], strict=False)] + left[len(left) & ~1 :]
+    return left[0] if left else PageSet.empty()
+
+
+def is_anonymous(row: VmaRow) -> bool:
+    """Return whether memory of a row has no file: heaps, stacks, and what an allocator maps."""
+    return not row.name.startswith("/")

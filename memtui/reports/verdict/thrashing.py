@@ -1,0 +1,71 @@
+"""Rule ``thrashing``: the program waits for pages that have to be read again, because memory is full."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from memtui.analysis.limit_forecast import whose_limit
+from memtui.core.units import size, span
+from memtui.reports.memory_limit import limit_summary
+from memtui.reports.verdict.recent import Check, Finding, Floats, Recent
+
+RULE = "thrashing"
+LOOKED_S = 60.0
+LEAST_S = 30.0
+FAULTS_PER_S = 50.0  # a disk of 100 us a page is waited for in 0.5 % of the time, one of 10 ms in half of it
+LEAST_SHARE = 0.75  # of the windows in which there are that many
+FULL_SHARE = 0.95  # of the limit: in use and page cache together
+
+
+def thrashing(recent: Recent) -> Check:
+    """Return how many pages a second are read from disk or swap while the limit of memory is reached."""
+    subject = "pages read from disk or swap"
+    rates = _fault_rates(recent)
+    if rates is None:
+        return Check(RULE, f"{subject}: seen for less than {span(LEAST_S)}", measured=False)
+    rate_per_s = float(np.median(rates))
+    what = f"{subject}: {rate_per_s:.0f} a second in the median of the last {span(min(LOOKED_S, recent.span_s))}"
+    if (rates >= FAULTS_PER_S).mean() < LEAST_SHARE:
+        return Check(RULE, what)
+    limit = limit_summary(recent.limits)
+    if limit is None:
+        return Check(RULE, f"{what}; the limit of memory is not known", measured=False)
+    full_bytes = limit.needed_bytes + limit.reclaimable_bytes
+    if full_bytes < FULL_SHARE * limit.limit_bytes:
+        return Check(RULE, f"{what}, with memory left: they are read for the first time")
+    start = f"It reads {rate_per_s:,.0f} pages a second from disk or swap, because {whose_limit(limit.cgroup)} is full"
+    return Check(
+        RULE,
+        what,
+        finding=Finding(
+            f"{start}: {size(limit.needed_bytes)} in use and {size(limit.reclaimable_bytes)} page cache of "
+            f"{size(limit.limit_bytes)}.",
+            f"{start}.",
+            "Give it more memory, or read the data in the order in which it lies, in smaller pieces.",
+            (
+                f"major faults a second, by window: {rates.min():.0f} to {rates.max():.0f}",
+                f"page cache: {size(limit.reclaimable_bytes)}; what can be used still: {size(limit.left_bytes)}",
+            ),
+        ),
+    )
+
+
+def _fault_rates(recent: Recent) -> Floats | None:
+    """Return major faults a second of the tree, window by window: f8[n]; None where too few are known."""
+    faults: dict[int, int] = defaultdict(int)
+    before: dict[int, int] = {}
+    ends_ns: dict[int, int] = {}
+    for row in recent.process_samples(LOOKED_S):
+        if row["major_faults"] is None:
+            continue
+        sample, process = row["sample"], row["process"]
+        ends_ns[sample] = max(ends_ns.get(sample, 0), row["end_ns"])
+        faults[sample] += max(row["major_faults"] - before.get(process, row["major_faults"]), 0)
+        before[process] = row["major_faults"]
+    samples = sorted(ends_ns)
+    apart_s = np.diff(np.array([ends_ns[sample] / 1e9 for sample in samples]))
+    if len(apart_s) < 3 or apart_s.sum() < LEAST_S or (apart_s <= 0).any():
+        return None
+    return np.array([faults[sample] for sample in samples[1:]], np.float64) / apart_s

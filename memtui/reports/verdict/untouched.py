@@ -1,0 +1,119 @@
+"""Rule ``untouched``: memory without a file is resident, and was not touched for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import PageSet
+from memtui.core.units import percent, size, span
+from memtui.reports.verdict.recent import Check, Finding, Recent, is_anonymous, union
+from memtui.session.vma_row import VmaRow
+
+RULE = "untouched"
+LEAST_BYTES, LEAST_SHARE = 256 << 20, 0.5  # that were not touched, and their share of what is resident without a file
+MOST_WINDOWS = 240  # that are looked at
+LEAST_WINDOWS, LEAST_S = 3, 45.0
+STILL_SPREADS = 0.02  # of what was not touched: more of it in the last third of the time means that its turn will come
+MOST_RANGES = 3
+GROUP = 16  # windows whose pages are added up together, where there are many
+
+
+def untouched(recent: Recent) -> Check:
+    """Return how much memory of the largest process was not touched in the windows before now."""
+    subject = "memory that is not touched"
+    if not recent.source.hello.pages.ok:
+        return Check(RULE, f"{subject}: this tracker knows no pages", measured=False)
+    largest = max(recent.processes, key=lambda key: recent.processes[key]["rss_bytes"] or 0, default=None)
+    rss_bytes = None if largest is None else recent.processes[largest]["rss_bytes"]
+    if largest is None or rss_bytes is None:
+        return Check(RULE, f"{subject}: what is resident is not known", measured=False)
+    stored_bytes = recent.processes[largest]["stored_bytes"] or 0
+    if rss_bytes - stored_bytes < LEAST_BYTES:
+        return Check(RULE, f"{subject}: {size(stored_bytes)} of {size(rss_bytes)} touched in a window")
+    resident = recent.source.vma_rss(recent.sample)
+    rows = [
+        row
+        for row in recent.source.drawn_rows(largest)
+        if is_anonymous(row) and resident.get(row.id) and not row.filtered_at(recent.sample)
+    ]
+    held_bytes = sum(resident[row.id] for row in rows)
+    least_bytes = max(LEAST_BYTES, LEAST_SHARE * held_bytes)
+    if held_bytes - stored_bytes < least_bytes:
+        return Check(RULE, f"{subject}: of {size(held_bytes)} without a file {size(stored_bytes)} touched in a window")
+    touched = _Touched(recent, largest)
+    if touched.windows < LEAST_WINDOWS or touched.span_s < LEAST_S:
+        return Check(RULE, f"{subject}: seen for {span(touched.span_s)}: from {span(LEAST_S)} on", measured=False)
+    edges = np.array([(row.start, row.end) for row in rows], np.uint64)
+    by_row = np.array([resident[row.id] for row in rows], np.int64)
+    idle_bytes = np.maximum(by_row - _inside_bytes(touched.pages, edges), 0)
+    total_bytes = int(idle_bytes.sum())
+    what = f"{size(total_bytes)} of {size(held_bytes)} without a file not touched in {span(touched.span_s)}"
+    if total_bytes < least_bytes:
+        return Check(RULE, f"{subject}: {what}")
+    if touched.late_bytes > STILL_SPREADS * total_bytes:
+        return Check(RULE, f"{subject}: {what}, but the program is still reaching new memory")
+    return Check(RULE, f"{subject}: {what}", finding=_finding(rows, idle_bytes, held_bytes, touched))
+
+
+class _Touched:
+    """The pages of a process that were touched in the last windows, since the last one whose accesses are not known."""
+
+    def __init__(self, recent: Recent, process: int) -> None:
+        samples = recent.source.samples
+        first = max(recent.windows.start, recent.windows.stop - MOST_WINDOWS)
+        numbers = samples.sample[first : recent.windows.stop].tolist()
+        parts: list[tuple[int, PageSet]] = []  # of windows from an index on
+        for group, end in _groups(first, recent.windows.stop):
+            pages = recent.touched_pages(process, numbers[group - first : end - first])
+            parts = [*parts, (group, pages)] if pages is not None else []
+        self.windows = recent.windows.stop - parts[0][0] if parts else 0
+        self.span_s = (recent.end_ns - int(samples.start_ns[parts[0][0]])) / 1e9 if parts else 0.0
+        late = recent.windows.stop - self.windows // 3
+        before = union(pages for group, pages in parts if group < late)
+        self.pages = before.union(union(pages for group, pages in parts if group >= late))
+        self.late_bytes = self.pages.size_bytes - before.size_bytes
+        """Bytes that were touched in the last third of the windows, and not before."""
+
+
+def _groups(first: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the borders of groups of windows, the same from call to call but at the ends."""
+    size = GROUP if stop - first >= 4 * GROUP else 1
+    while first < stop:
+        end = min(first - first % size + size, stop)
+        yield first, end
+        first = end
+
+
+def _inside_bytes(pages: PageSet, edges: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return how many bytes of some pages lie in each range: i8[n], of u8[n, 2] starts and ends that rise."""
+    bytes_ = np.zeros(len(edges), np.int64)
+    borders = [int(edge) for edge in edges.ravel()]
+    starts, ends = edges[:, 0], edges[:, 1]
+    for start, end, _ in pages.runs(borders):
+        row = int(np.searchsorted(starts, start, side="right")) - 1
+        if row >= 0 and start < int(ends[row]):
+            bytes_[row] += min(end, int(ends[row])) - start
+    return bytes_
+
+
+def _finding(rows: list[VmaRow], idle_bytes: NDArray[np.int64], held_bytes: int, touched: _Touched) -> Finding:
+    total_bytes = int(idle_bytes.sum())
+    share = percent(total_bytes / held_bytes)
+    start = f"{size(total_bytes)} of {size(held_bytes)} ({share}) were not touched in the last {span(touched.span_s)}"
+    most = [n for n in np.argsort(-idle_bytes, kind="stable")[:MOST_RANGES].tolist() if idle_bytes[n]]
+    return Finding(
+        f"{start}: {size(held_bytes - total_bytes)} are in use.",
+        f"{start}.",
+        "Free it, or make the pool smaller; where that cannot be, this much may be swapped out without a cost.",
+        (
+            *(
+                f"{rows[n].name or 'memory of an allocator (no file)'} of {size(rows[n].end - rows[n].start)}: "
+                f"{size(int(idle_bytes[n]))} not touched"
+                for n in most
+            ),
+            f"looked at: {touched.windows} windows of pid {rows[0].pid}; mapped files are not counted",
+        ),
+    )

@@ -1,0 +1,80 @@
+"""The verdict on a session at the cursor: computed when the cursor moves, seldom while it moves by itself."""
+
+from __future__ import annotations
+
+import time
+
+from memtui.analysis.memory_sentences import Forms
+from memtui.core.page_set import PageSet
+from memtui.reports.verdict.verdict import Verdict, finding_forms, verdict_at
+from memtui.session.session import Session
+from memtui.session.vma_row import VmaRow
+
+MOST_GROUPS = 40  # of windows: a live cursor needs 15, and two that change
+LIVE_S = 5.0  # between two verdicts while the cursor moves
+
+
+class VerdictLog:
+    """Computes the verdict of a session, and caches the last one."""
+
+    def __init__(self) -> None:
+        self._key: tuple[int, int] | None = None  # index and sample of the window
+        self._at_s = 0.0
+        self._pages = _Pages()
+        self.verdict: Verdict | None = None
+
+    def update(self, reader: Session, index: int, *, moving: bool) -> Verdict | None:
+        """Return the verdict at a window; None before the first one.
+
+        Args:
+            reader: the session.
+            index: of the window in its samples; -1: before the first.
+            moving: the cursor moves by itself: the last verdict stays for some seconds.
+
+        Raises:
+            SessionError: the session is damaged.
+        """
+        if index < 0:
+            self._key = self.verdict = None
+            return None
+        key = index, int(reader.samples.sample[index])
+        now_s = time.monotonic()
+        if key != self._key and (not moving or self.verdict is None or now_s - self._at_s >= LIVE_S):
+            self.verdict, self._key, self._at_s = (
+                verdict_at(_SessionSource(reader, key[1]), index, self._pages),
+                key,
+                now_s,
+            )
+        return self.verdict
+
+    @property
+    def forms(self) -> tuple[Forms, ...]:
+        """The finding that matters most, as a sentence in several forms; empty where there is none."""
+        findings = self.verdict.findings if self.verdict is not None else []
+        return tuple(finding_forms(finding) for finding in findings[:1])
+
+
+class _Pages(dict[tuple[int, int, int, int], PageSet | None]):
+    """The newest pages of groups of windows."""
+
+    def __setitem__(self, key: tuple[int, int, int, int], pages: PageSet | None) -> None:
+        super().__setitem__(key, pages)
+        while len(self) > MOST_GROUPS:
+            del self[next(iter(self))]
+
+
+class _SessionSource:
+    """An open session as the rules read it. VMA rows are of all processes of the window, as on the screen."""
+
+    def __init__(self, reader: Session, sample: int) -> None:
+        self.hello, self.samples = reader.hello, reader.samples
+        self.memory_limits = reader.devices.memory_limits
+        self.process_samples = reader.processes.samples
+        self.vma_rss = reader.vmas.rss
+        self.page_set = reader.pages.page_set
+        self.training, self.training_progress = reader.training.progress, reader.training.details
+        self._reader, self._sample = reader, sample
+
+    def drawn_rows(self, process: int) -> list[VmaRow]:
+        rows = self._reader.vmas.rows_of(self._reader.processes.present(self._sample, self._sample))
+        return [row for row in rows if row.process == process]

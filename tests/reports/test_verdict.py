@@ -1,0 +1,328 @@
+"""What the rules say of streams whose faults are known, and that they say nothing of healthy ones."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memtui.cli.main import main
+from memtui.core.samples import MemoryLimit
+from memtui.reports.redact import open_source
+from memtui.reports.source import Source
+from memtui.reports.verdict import leak, out_of_memory, recent, recording_cost, thrashing, untouched
+from memtui.reports.verdict.recent import Check, Recent
+from memtui.reports.verdict.verdict import RULES, Verdict, finding_forms, last_verdict, verdict_at, verdict_lines
+from tests.support.growing_sessions import GIB, MIB, START_S, S, appending, filling, pages, session_of, steady
+from tests.support.repository import ROOT
+
+
+def checks_of(path: Path, index: int | None = None) -> dict[str, Check]:
+    with closing(Source(path)) as source:
+        verdict = last_verdict(source) if index is None else verdict_at(source, index)
+        assert verdict is not None
+        return {check.rule: check for check in verdict.checks}
+
+
+def rules_found(path: Path) -> list[str]:
+    return [rule for rule, check in checks_of(path).items() if check.finding is not None]
+
+
+# Memory that grows
+
+
+def test_a_leak_is_found_with_its_mapping_within_a_minute(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20 + n // 10, 300 + n, 30), appending(1), windows=60)
+    assert rules_found(path) == ["leak"]
+    finding = checks_of(path)["leak"].finding
+    assert finding.sentence.startswith("Memory grows by 1.1")
+    assert "while the working set stays at 21.0 MiB" in finding.sentence
+    assert "loss.item()" in finding.action
+    assert any(line == "memory of an allocator (no file): 59.0 MiB more" for line in finding.evidence), finding.evidence
+
+
+def test_a_leak_is_seen_at_the_cursor_and_not_before_it_began(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + max(n - 100, 0), 30), windows=160)
+    assert checks_of(path, 99)["leak"].finding is None
+    assert checks_of(path, 159)["leak"].finding is not None
+
+
+@pytest.mark.parametrize(
+    ("resident", "why"),
+    [
+        (steady, "no steady growth"),
+        (lambda n: (20, 300 + n % 30, 30), "no steady growth"),  # a saw-tooth
+        (lambda n: (20, 300 + min(n, 20) * 5, 30), "no steady growth"),  # a start
+        (lambda n: (20, 300 + n // 15, 30), "too little to tell"),
+        (lambda n: (20, 300, 30 + n), "most of it mapped files"),
+    ],
+)
+def test_what_is_not_a_leak(tmp_path, resident, why):
+    check = checks_of(session_of(tmp_path / "s.memtui", resident))["leak"]
+    assert check.finding is None
+    assert check.measured
+    assert why in check.looked_at
+
+
+def test_a_program_that_loads_its_data_is_not_a_leak_while_it_is_young(tmp_path):
+    young = session_of(tmp_path / "a.memtui", lambda n: (20, 40 + 3 * n, 30), age_s=0)
+    assert "as fast as a program that starts" in checks_of(young)["leak"].looked_at
+    old = session_of(tmp_path / "b.memtui", lambda n: (20, 40 + 3 * n, 30), age_s=600)
+    assert checks_of(old)["leak"].finding is not None
+
+
+def test_memory_that_is_used_again_is_not_a_leak(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + n, 30), lambda n: pages((10, 10 + n, 0)))
+    check = checks_of(path)["leak"]
+    assert check.finding is None
+    assert "the working set grows, too" in check.looked_at
+
+
+def test_growth_needs_time_and_a_working_set(tmp_path):
+    short = checks_of(session_of(tmp_path / "a.memtui", lambda n: (20, 300 + 2 * n, 30), windows=40))["leak"]
+    assert not short.measured
+    assert short.looked_at == "growth of RSS: recorded for 40 s: from 45 s on"
+    blind = checks_of(session_of(tmp_path / "b.memtui", lambda n: (20, 300 + n, 30), lambda n: None))["leak"]
+    assert not blind.measured
+    assert "whether that is used again is not known" in blind.looked_at
+
+
+# The limit
+
+
+def test_the_limit_comes_first_and_says_what_to_do(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + 5 * n, 30), appending(5), limit=filling)
+    assert rules_found(path) == ["oom", "leak"]
+    finding = checks_of(path)["oom"].finding
+    assert finding.sentence.startswith("Cgroup /job will be out of memory in about 2.")
+    assert finding.action == ("Save a checkpoint now, then raise the limit of cgroup /job or stop what grows.")
+    with closing(open_source(path, redact=True)) as source:
+        verdict = last_verdict(source)
+        assert "/job" not in str(verdict)
+        assert [finding.short for finding in verdict.findings][1].startswith("Memory grows by 5.")
+
+
+def test_a_limit_far_away_leaves_time_to_plan(tmp_path):
+    def slowly(n: int) -> MemoryLimit:
+        return MemoryLimit((START_S + n) * S, "", 24 * GIB, 10 * GIB + n * MIB, 100 * MIB, 0)
+
+    finding = checks_of(session_of(tmp_path / "s.memtui", steady, limit=slowly))["oom"].finding
+    assert finding.action == "Plan to use a machine with more memory, or stop what grows, before then."
+
+
+def test_a_limit_without_growth(tmp_path):
+    def same(n: int) -> MemoryLimit:
+        return MemoryLimit((START_S + n) * S, "", 24 * GIB, 10 * GIB, GIB, 0)
+
+    checks = checks_of(session_of(tmp_path / "s.memtui", steady, limit=same))
+    assert checks["oom"].looked_at == (
+        "limit of memory: 9.00 GiB of the 24.0 GiB of the machine in use, and 1.00 GiB more are page cache that the "
+        "kernel takes back first, no steady growth towards it"
+    )
+    assert not checks_of(session_of(tmp_path / "t.memtui", steady))["oom"].measured
+
+
+# Memory that is not touched
+
+
+def test_a_pool_that_nobody_touches(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 600, 30), lambda n: pages((10, 20, 30)), windows=60)
+    assert rules_found(path) == ["untouched"]
+    finding = checks_of(path)["untouched"].finding
+    assert finding.sentence == ("590 MiB of 620 MiB (95.2 %) were not touched in the last 60 s: 30.0 MiB are in use.")
+    assert finding.evidence == (
+        "memory of an allocator (no file) of 2.00 GiB: 580 MiB not touched",
+        "[heap] of 512 MiB: 10.0 MiB not touched",
+        "looked at: 60 windows of pid 4242; mapped files are not counted",
+    )
+
+
+def test_data_whose_turn_will_come_is_not_called_untouched(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 900, 30), lambda n: pages((10, 5, 0), (0, 3 * n, 0)))
+    check = checks_of(path)["untouched"]
+    assert check.finding is None
+    assert "still reaching new memory" in check.looked_at
+
+
+@pytest.mark.parametrize(
+    ("resident", "touched", "windows", "known", "why"),
+    [
+        ((20, 150, 900), (10, 10, 0), 90, True, "of 170 MiB without a file 20.0 MiB touched in a window"),
+        ((20, 150, 90), (10, 10, 0), 90, True, "memory that is not touched: 20.0 MiB of 260 MiB touched in a window"),
+        ((20, 900, 0), (10, 500, 0), 90, True, "without a file 510 MiB touched in a window"),
+        ((20, 900, 0), (10, 10, 0), 30, False, "seen for 30 s: from 45 s on"),
+    ],
+)
+def test_what_is_not_untouched(tmp_path, resident, touched, windows, known, why):
+    path = session_of(tmp_path / "s.memtui", lambda n: resident, lambda n: pages(touched), windows=windows)
+    check = checks_of(path)["untouched"]
+    assert (check.finding, check.measured) == (None, known)
+    assert why in check.looked_at
+
+
+def test_a_lost_window_starts_the_time_anew(tmp_path):
+    path = session_of(
+        tmp_path / "s.memtui", lambda n: (20, 900, 0), lambda n: None if n == 50 else pages((10, 10, 0)), windows=90
+    )
+    check = checks_of(path)["untouched"]
+    assert not check.measured
+    assert "seen for 26 s" in check.looked_at, "without the rest of its group"
+    few = session_of(
+        tmp_path / "t.memtui",
+        lambda n: (20, 900, 0),
+        lambda n: None if n == 5 else pages((10, 10, 0)),
+        windows=30,
+        apart_s=3.0,
+    )
+    assert "72 s: 20.0 MiB are in use" in checks_of(few)["untouched"].finding.sentence
+
+
+def test_a_tracker_without_pages(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 900, 0), lambda n: None, tracked=False)
+    assert checks_of(path)["untouched"] == Check(
+        "untouched", "memory that is not touched: this tracker knows no pages", measured=False
+    )
+
+
+# Waiting for the disk
+
+
+def full(n: int) -> MemoryLimit:
+    return MemoryLimit((START_S + n) * S, "/job", GIB, GIB - 5 * MIB, 700 * MIB, 0)
+
+
+def test_thrashing_needs_faults_and_full_memory(tmp_path):
+    path = session_of(tmp_path / "s.memtui", steady, faults=lambda n: 400 * n, limit=full)
+    assert rules_found(path) == ["thrashing"]
+    assert checks_of(path)["thrashing"].finding.sentence == (
+        "It reads 400 pages a second from disk or swap, because cgroup /job is full: 319 MiB in use and 700 MiB page "
+        "cache of 1.00 GiB."
+    )
+    assert rules_found(session_of(tmp_path / "a.memtui", steady, faults=lambda n: 10 * n, limit=full)) == []
+    first_read = session_of(
+        tmp_path / "b.memtui",
+        steady,
+        faults=lambda n: 400 * n,
+        limit=lambda n: MemoryLimit((START_S + n) * S, "/job", 2 * GIB, GIB, 500 * MIB, 0),
+    )
+    assert "read for the first time" in checks_of(first_read)["thrashing"].looked_at
+    assert not checks_of(session_of(tmp_path / "c.memtui", steady, faults=lambda n: 400 * n))["thrashing"].measured
+
+
+def test_a_burst_of_faults_is_not_thrashing(tmp_path):
+    path = session_of(tmp_path / "s.memtui", steady, faults=lambda n: 4000 * (n >= 60), limit=full)
+    check = checks_of(path)["thrashing"]
+    assert check.finding is None
+    assert check.looked_at == "pages read from disk or swap: 0 a second in the median of the last 60 s"
+
+
+def test_faults_that_are_not_known(tmp_path):
+    assert not checks_of(session_of(tmp_path / "s.memtui", steady, faults=lambda n: None, limit=full))[
+        "thrashing"
+    ].measured
+
+
+# What watching costs
+
+
+@pytest.mark.parametrize(
+    ("lost", "ppm", "finds", "text"),
+    [
+        (0.03, 10_000, True, "cost of watching: about 3 % of its time"),
+        (0.012, 10_000, False, "cost of watching: about 1 % of its time, within the budget of 1 %"),
+        (0.03, None, False, "cost of watching: about 3 % of its time, without a budget"),
+        (None, 10_000, False, "cost of watching: not known"),
+    ],
+)
+def test_the_cost_of_watching(tmp_path, lost, ppm, finds, text):
+    check = checks_of(session_of(tmp_path / "s.memtui", steady, lost_share=lost, max_overhead_ppm=ppm))["cost"]
+    assert check.looked_at == text
+    assert (check.finding is not None) is finds
+    if finds:
+        assert "--interval 3.0s" in check.finding.action
+
+
+# All together
+
+
+def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
+    path = session_of(
+        tmp_path / "s.memtui", steady, limit=lambda n: MemoryLimit((START_S + n) * S, "", 24 * GIB, GIB, 0, 0)
+    )
+    assert rules_found(path) == []
+    assert main(["report", str(path)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("verdict")]
+    assert line == (
+        "verdict      nothing to do; looked at: limit of memory, pages read from disk or swap, growth of RSS, memory "
+        "that is not touched, cost of watching"
+    )
+    assert main(["report", "--json", str(path)]) == 0
+    verdict = json.loads(capsys.readouterr().out)["verdict"]
+    assert [check["rule"] for check in verdict["checks"]] == ["oom", "thrashing", "leak", "untouched", "cost"]
+    assert all(check["finding"] is None for check in verdict["checks"])
+
+
+def test_the_report_says_what_was_found_and_what_to_do(tmp_path, capsys):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + 5 * n, 30), appending(5), limit=filling)
+    assert main(["report", str(path)]) == 0
+    first, second = [line for line in capsys.readouterr().out.splitlines() if line.startswith("verdict")]
+    assert first.startswith("verdict      Cgroup /job will be out of memory")
+    assert second.startswith("verdict      Memory grows by")
+
+
+def test_at_most_three_are_told_and_what_is_too_short_says_nothing(tmp_path):
+    path = session_of(
+        tmp_path / "s.memtui",
+        lambda n: (20, 600 + 5 * n, 30),
+        limit=lambda n: MemoryLimit((START_S + n) * S, "/job", 2 * GIB, 2 * GIB - (90 - n) * 5 * MIB, 0, 0),
+        faults=lambda n: 400 * n,
+        lost_share=0.05,
+    )
+    with closing(Source(path)) as source:
+        verdict = last_verdict(source)
+    assert sum(check.finding is not None for check in verdict.checks) > 3
+    assert len(verdict.findings) == 3
+    assert verdict.findings[0] == next(check.finding for check in verdict.checks if check.rule == "oom")
+    assert verdict_lines(Verdict(tuple(Check(check.rule, "", measured=False) for check in verdict.checks))) == []
+    assert verdict_lines(None) == []
+
+
+def test_a_finding_has_shorter_forms_for_narrow_screens(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + n, 30))
+    finding = checks_of(path)["leak"].finding
+    assert finding_forms(finding) == (f"{finding.sentence} {finding.action}", finding.sentence, finding.short)
+    assert len(finding.short) < 80
+
+
+def test_only_the_last_ten_minutes_count(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + min(n, 30) * 10, 30), windows=100, apart_s=10.0)
+    with closing(Source(path)) as source:
+        last = Recent(source, 99)
+        assert last.span_s == pytest.approx(610, abs=10)
+        assert (last.t_s[-1], last.t_s[0]) == (0, -600)
+        assert last.sample_before(25.0) == 97
+        first = Recent(source, 0)
+        assert (first.span_s, first.sample_before(25.0)) == (10.0, 0)
+
+
+def test_the_guide_lists_every_rule_and_its_thresholds():
+    guide = (ROOT / "docs/guide/verdicts.md").read_text()
+    modules = (out_of_memory, thrashing, leak, untouched, recording_cost)
+    assert len(modules) == len(RULES)
+    for module in modules:
+        assert f"`{module.RULE}`" in guide
+        assert f"{module.__name__.rpartition('.')[2]}.py" in guide
+    for text in (
+        f"{leak.LEAST_BYTES >> 20} MiB",
+        f"{leak.LEAST_SHARE:.0%}".replace("%", " %"),
+        f"{untouched.LEAST_BYTES >> 20} MiB",
+        f"{untouched.MOST_WINDOWS} windows",
+        f"{thrashing.FAULTS_PER_S:.0f} pages a second",
+        f"{thrashing.FULL_SHARE:.0%}".replace("%", " %"),
+        f"{recording_cost.MOST_TIMES} times",
+        f"{recent.LONGEST_S / 60:.0f} minutes",
+        f"{recent.SHORTEST_S:.0f} s",
+    ):
+        assert text in guide, text

@@ -1,0 +1,106 @@
+"""Sessions of a program whose memory does what a test says, second by second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from memtui.core.page_set import PageSet
+from memtui.core.samples import (
+    Capability,
+    End,
+    MemoryLimit,
+    Options,
+    Power,
+    Process,
+    ProcessWindow,
+    Target,
+    Vma,
+    VmaTable,
+    Window,
+)
+from tests.support.sessions import CODE, DATA, HEAP, hello, write_session
+
+MIB, GIB, S = 1 << 20, 1 << 30, 10**9
+PAGES = 256  # of a MiB
+START_S = 1000  # of the recording, after the machine
+VMAS = (
+    Vma(HEAP, HEAP + 512 * MIB, "rw-p", "[heap]"),
+    Vma(DATA, DATA + 2 * GIB, "rw-p", ""),
+    Vma(CODE, CODE + GIB, "r--p", "/data/set of numbers.bin"),
+)
+Sizes = tuple[int, int, int]
+"""MiB of heap, of other memory without a file, and of the mapped file."""
+
+
+def pages(sizes: Sizes, skipped: Sizes = (0, 0, 0)) -> PageSet:
+    """So many MiB of each mapping, after those that are skipped."""
+    parts = [
+        np.arange(skip * PAGES, (skip + size) * PAGES) + (vma.start >> 12)
+        for skip, size, vma in zip(skipped, sizes, VMAS, strict=True)
+    ]
+    return PageSet.from_pages(np.concatenate(parts))
+
+
+def session_of(
+    path: Path,
+    resident: Callable[[int], Sizes],
+    touched: Callable[[int], PageSet | None] = lambda n: pages((10, 10, 0)),
+    *,
+    windows: int = 90,
+    apart_s: float = 1.0,
+    faults: Callable[[int], int | None] = lambda n: 0,
+    lost_share: float | None = 0.005,
+    limit: Callable[[int], MemoryLimit] | None = None,
+    age_s: int = 600,
+    max_overhead_ppm: int | None = 10_000,
+    tracked: bool = True,
+) -> Path:
+    """Record a program by windows; ``age_s``: how old it is at the start."""
+
+    def stream():
+        options = Options(round(apart_s * S), max_overhead_ppm=max_overhead_ppm)
+        target = Target(4242, (START_S - age_s) * 100, "python train.py", "alice")
+        no_pages = Capability("pages", False, "it counts by range")
+        yield (
+            hello(options=options, target=target)
+            if tracked
+            else hello(options=options, target=target, tracker="referenced", pages=no_pages)
+        )
+        yield Process(1, 4242, 1, target.start_ticks, 0, "python train.py", "target")
+        yield VmaTable(1, 0, VMAS)
+        for n in range(windows):
+            begin_ns = round((START_S + n * apart_s) * S)
+            end_ns = begin_ns + round(apart_s * S)
+            if limit is not None:
+                yield Power(limits=(limit(n),))
+            there = resident(n)
+            window = ProcessWindow(
+                1,
+                begin_ns,
+                end_ns,
+                pages=touched(n),
+                resident=pages(there) if n % 10 == 0 or n == windows - 1 else None,
+                rss_bytes=sum(there) * MIB,
+                major_faults=faults(n),
+            )
+            lost_ns = None if lost_share is None else round(lost_share * apart_s * S)
+            yield Window(n, begin_ns, end_ns, round(apart_s * S), 0, (window,), lost_ns=lost_ns)
+        yield End(round((START_S + windows * apart_s) * S), "stopped")
+
+    return write_session(path, stream())
+
+
+def appending(mib: int) -> Callable[[int], PageSet]:
+    """Touch some memory again and again, and so many new MiB in each window, from 300 on."""
+    return lambda n: pages((10, 10, 0)).union(pages((0, mib, 0), (0, 300 + mib * (n - 1), 0)))
+
+
+def steady(_n: int) -> Sizes:
+    return 20, 100, 30
+
+
+def filling(n: int) -> MemoryLimit:
+    return MemoryLimit((START_S + n) * S, "/job", 2 * GIB, GIB + n * 5 * MIB, 100 * MIB, 0)

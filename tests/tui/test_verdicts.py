@@ -1,0 +1,133 @@
+"""The verdict at the cursor, on the screen and on its page."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, closing
+
+import pytest
+
+from memtui.reports.verdict.recent import Check, Finding
+from memtui.reports.verdict.verdict import Verdict
+from memtui.session.page_reader import PageReader
+from memtui.session.session import Session
+from memtui.tui.presenters import verdicts
+from memtui.tui.presenters.verdicts import VerdictLog
+from memtui.tui.screens.verdict import VerdictScreen, verdict_rows
+from memtui.tui.session_app import MemtuiApp
+from tests.support.allocation_screen import until
+from tests.support.growing_sessions import appending, filling, pages, session_of, steady
+from tests.support.screen_text import screen_lines
+
+
+@pytest.fixture
+def growing(tmp_path):
+    return session_of(tmp_path / "s.memtui", lambda n: (20, 300 + 5 * n, 30), appending(5), limit=filling)
+
+
+def names(log: VerdictLog) -> list[str]:
+    return [check.rule for check in log.verdict.checks if check.finding is not None]
+
+
+def test_it_is_that_of_the_cursor(growing):
+    log = VerdictLog()
+    with closing(Session(growing)) as reader:
+        assert log.update(reader, -1, moving=False) is None
+        assert log.forms == ()
+        log.update(reader, 5, moving=False)
+        assert (names(log), log.forms) == ([], ())
+        log.update(reader, 89, moving=False)
+        assert names(log) == ["oom", "leak"]
+        ((long, *_),) = log.forms
+        assert long.startswith("Cgroup /job will be out of memory in about")
+        assert long.endswith("stop what grows.")
+        log.update(reader, 5, moving=False)
+        assert names(log) == []
+
+
+def test_while_the_cursor_moves_it_is_computed_every_few_seconds(growing, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(verdicts.time, "monotonic", lambda: now[0])
+    log = VerdictLog()
+    with closing(Session(growing)) as reader:
+        first = log.update(reader, 60, moving=True)
+        now[0] += verdicts.LIVE_S - 1
+        assert log.update(reader, 64, moving=True) is first
+        now[0] += 1
+        later = log.update(reader, 65, moving=True)
+        assert later is not first
+        now[0] += verdicts.LIVE_S
+        assert log.update(reader, 65, moving=True) is later, "the cursor has not moved"
+        assert log.update(reader, 66, moving=False) is not later, "it stands now"
+
+
+def test_pages_are_read_once_while_a_recording_goes_on(tmp_path, monkeypatch):
+    read = []
+    page_set = PageReader.page_set
+    monkeypatch.setattr(PageReader, "page_set", lambda *of: read.append(of[1]) or page_set(*of))
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 600, 0), lambda n: pages((10, 10, 0)), windows=200)
+    log = VerdictLog()
+    with closing(Session(path)) as reader:
+        for index in range(100, 200, 5):
+            log.update(reader, index, moving=False)
+            assert names(log) == ["untouched"]
+    assert len(read) < 20 * 16 + 200, "each group once, and the one that is not full"
+    assert len(log._pages) <= verdicts.MOST_GROUPS
+
+
+@asynccontextmanager
+async def opened(path, size):
+    reader = Session(path)
+    reader.release()
+    app = MemtuiApp(lambda: reader, live=False)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.screen.view is not None)
+        yield app, pilot
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (210, 60)])
+async def test_the_page_has_findings_actions_figures_and_checks(growing, size):
+    async with opened(growing, size) as (app, pilot):
+        assert app.screen.view.sentences.sentences[0][0].startswith("Cgroup /job will be out of memory")
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, VerdictScreen) and app.screen.rows.view.rows)
+        page = "\n".join(row.cells[0] for row in app.screen.rows.view.rows)
+        assert all(len(line) <= size[0] - 6 for line in page.splitlines())
+        words = " ".join(page.split())
+        assert "1 Cgroup /job will be out of memory" in words
+        assert "Next: Save a checkpoint now" in words
+        assert "2 Memory grows by 5.00 MiB/s" in words
+        assert "- memory of an allocator (no file): 445 MiB more" in words
+        assert "Looked at - limit of memory" in words
+        shown = screen_lines(app)
+        assert "verdict   2 findings   window at 90.0 s" in shown[0]
+        assert any("will be out of memory" in line for line in shown)
+        await pilot.press("home")
+        await until(pilot, lambda: "nothing to do." in [row.cells[0] for row in app.screen.rows.view.rows])
+        rows = [row.cells[0] for row in app.screen.rows.view.rows]
+        assert "Not known" in rows
+        await pilot.press("question_mark")
+        await until(pilot, lambda: not isinstance(app.screen, VerdictScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, VerdictScreen))
+        await pilot.press("v")
+        await until(pilot, lambda: not isinstance(app.screen, VerdictScreen))
+
+
+async def test_a_healthy_program_has_nothing_to_do_on_its_page(tmp_path):
+    path = session_of(tmp_path / "s.memtui", steady)
+    async with opened(path, (120, 36)) as (app, pilot):
+        assert app.screen.view.sentences.sentences[0][0].startswith("In a window of")
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, VerdictScreen) and app.screen.rows.view.rows)
+        assert "verdict   nothing to do" in screen_lines(app)[0]
+        await pilot.press("down", "pagedown", "escape")
+        await until(pilot, lambda: not isinstance(app.screen, VerdictScreen))
+
+
+@pytest.mark.parametrize("width", [30, 114])
+def test_lines_keep_to_the_width_and_cannot_change_the_terminal(width):
+    finding = Finding("Cgroup /a\x1b[2J is full. " * 9, "full", "Do so.", ("a figure " * 20,))
+    rows = verdict_rows(Verdict((Check("oom", "limit", finding=finding), Check("leak", "why " * 30, False))), width)
+    assert max(len(row.cells[0]) for row in rows) <= width
+    assert [row.key for row in rows] == list(range(len(rows)))
+    assert "\x1b" not in "".join(row.cells[0] for row in rows)
