@@ -38,7 +38,7 @@ class VmaReader:
         self._resident: tuple[int, dict[int, tuple[int, Pairs]]] = -1, {}  # until which sample; by process
         self._aliases = VmaAliases(file)
         self._filters = FilterCorrection(samples, pages)
-        self._cache = VmaRowCache(self._rows_where, self._newest_row)
+        self._cache = VmaRowCache(self._rows_where, self._newest_row, self._spans_after)
 
     def refresh(self) -> None:
         """Forget what may have changed since the last answer."""
@@ -121,6 +121,11 @@ class VmaReader:
         statement = "SELECT coalesce(max(id), 0), coalesce(max(process), 0) FROM vma"
         ((row, process),) = self._file.query(statement, "ii")
         return row, process
+
+    def _spans_after(self, row: int) -> list[tuple[int, int, int]]:
+        """Return (process, first row, last row) of the rows after a number."""
+        statement = "SELECT process, min(id), max(id) FROM vma WHERE id > ? GROUP BY process"
+        return [(process, first, last) for process, first, last in self._file.query(statement, "iii", row)]
 
     def _states(self, ids: Sequence[int]) -> dict[int, tuple[RowState, ...]]:
         """Return the states of rows over the windows, of rows that changed. Few rows are selected by number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 from memtui.analysis.row_states import RowState, state_at
@@ -39,8 +40,9 @@ class VmaRow(NamedTuple):
     def of(cls, vma: VmaRecord, pid: int, newest_sample: int, states: tuple[RowState, ...]) -> VmaRow:
         """Return the row of a record. A VMA that is still mapped was mapped in the newest sample."""
         last = newest_sample if vma.last_sample is None else vma.last_sample
+        perms, name, filtered = map(sys.intern, (vma.perms, vma.name, vma.filtered))  # most are those of other rows
         return cls(
-            *(vma.id, vma.process, pid, vma.start, vma.end, vma.perms, vma.name, vma.first_sample, last, vma.filtered),
+            *(vma.id, vma.process, pid, vma.start, vma.end, perms, name, vma.first_sample, last, filtered),
             open=vma.last_sample is None,
             states=states,
         )
