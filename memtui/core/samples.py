@@ -212,6 +212,9 @@ class ProcessWindow:
     pss_bytes: int | None = None
     pss_ns: int | None = None  # when it was read, of all processes together
     pss_reason: str = ""  # why it is not known
+    # Of the same reading as the PSS: what no other process maps (USS), with hugetlb pages, and what is swapped out.
+    private_bytes: int | None = None
+    swap_bytes: int | None = None
     # The accessed pages of each part of a window that was cut into ever shorter parts, and the lengths of all but the
     # first; the last one is a probe of some milliseconds. Empty: it was not cut.
     parts: tuple[PageSet, ...] = ()

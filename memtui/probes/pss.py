@@ -1,15 +1,17 @@
 """Proportional set sizes of a tree: resident memory in which a page of several processes counts once.
 
-To compute the PSS, the kernel walks all page tables of a process and locks its mappings meanwhile (about 13 ms for a
-GiB of 4 KiB pages). So the PSS is read as seldom as its cost demands, and not at all where reading would take long.
+The same reading says how much of each process nobody else maps, and how much is swapped out. For it the kernel walks
+all page tables of a process and locks its mappings meanwhile (about 13 ms for a GiB of 4 KiB pages). So it is done as
+seldom as its cost demands, and not at all where it would take long.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memtui.core.procfs import PROC
@@ -24,15 +26,26 @@ _EXAMPLE_BYTES = 64 << 20  # of a smaller process the time is not measured
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CHANGED = "processes began or ended since it was read last"
 NOT_READ = "not read yet"
+_SIZES = re.compile(rb"^(Pss|Private_Clean|Private_Dirty|Private_Hugetlb|Swap): *(\d+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Pss:
-    """The PSS of one process at ``t_ns``; without bytes, the reason says why."""
+class Rollup:
+    """What smaps_rollup says about one process at ``t_ns``; without a PSS nothing is known, and the reason says why.
+
+    Attributes:
+        pss_bytes: resident memory, each page divided by the number of processes that map it.
+        t_ns: when it was read, of all processes of the tree together.
+        reason: why it was not.
+        private_bytes: what no other process maps (USS), with hugetlb pages, which are in neither RSS nor PSS.
+        swap_bytes: what is swapped out of it.
+    """
 
     pss_bytes: int | None
     t_ns: int | None = None
     reason: str = ""
+    private_bytes: int | None = None
+    swap_bytes: int | None = None
 
 
 class PssProbe:
@@ -49,7 +62,7 @@ class PssProbe:
         self._rest = 1 / min(SHARE, budget)
         self._proc = proc
         self._due_ns = 0
-        self._readings: dict[int, Pss] = {}
+        self._readings: dict[int, Rollup] = {}
         self._ns_per_byte = USUAL_NS_PER_BYTE
 
     def poll(self, pids: Iterable[int]) -> None:
@@ -59,45 +72,51 @@ class PssProbe:
             self._readings = {}
             return
         if self._readings and self._readings.keys() != set(wanted):
-            self._readings = {pid: Pss(None, None, CHANGED) for pid in wanted}
+            self._readings = {pid: Rollup(None, None, CHANGED) for pid in wanted}
         began_ns = time.monotonic_ns()
         if began_ns < self._due_ns:
             return
         results = {pid: self._read(pid) for pid in wanted}
         ended_ns = time.monotonic_ns()
         self._readings = {
-            pid: result if isinstance(result, Pss) else Pss(result, ended_ns) for pid, result in results.items()
+            pid: result if result.reason else replace(result, t_ns=ended_ns) for pid, result in results.items()
         }
         self._due_ns = ended_ns + max(LEAST_APART_NS, round(self._rest * (ended_ns - began_ns)))
 
-    def of(self, pid: int) -> Pss:
+    def of(self, pid: int) -> Rollup:
         """Return the last reading of a process; without bytes and reason where the process is alone."""
-        return self._readings.get(pid) or Pss(None, None, NOT_READ if self._readings else "")
+        return self._readings.get(pid) or Rollup(None, None, NOT_READ if self._readings else "")
 
-    def _read(self, pid: int) -> int | Pss:
+    def _read(self, pid: int) -> Rollup:
         folder = self._proc / str(pid)
         try:
             resident_bytes = int((folder / "statm").read_bytes().split()[1]) * _PAGE_BYTES
             expected_ns = resident_bytes * self._ns_per_byte
             if expected_ns > LONGEST_NS:
-                return Pss(None, None, f"reading it would lock its mappings for about {duration(expected_ns / 1e9)}")
+                return Rollup(None, None, f"reading it would lock its mappings for about {duration(expected_ns / 1e9)}")
             began_ns = time.monotonic_ns()
             text = (folder / "smaps_rollup").read_bytes()
             if resident_bytes >= _EXAMPLE_BYTES:
                 self._ns_per_byte = (time.monotonic_ns() - began_ns) / resident_bytes
-            return parse_pss(text)
+            return parse_rollup(text)
         except (FileNotFoundError, ProcessLookupError):
             there = folder.exists() and not (self._proc / "self" / "smaps_rollup").exists()
-            return Pss(None, None, "this kernel has no smaps_rollup (Linux 4.14)" if there else "it ended")
+            return Rollup(None, None, "this kernel has no smaps_rollup (Linux 4.14)" if there else "it ended")
         except PermissionError:
-            return Pss(None, None, "smaps_rollup may not be read: root may")
+            return Rollup(None, None, "smaps_rollup may not be read: root may")
         except (OSError, ValueError, IndexError) as error:
-            return Pss(None, None, f"smaps_rollup: {error}")
+            return Rollup(None, None, f"smaps_rollup: {error}")
 
 
-def parse_pss(text: bytes) -> int:
-    """Return the bytes on the line ``Pss:`` of a smaps_rollup. Raises ValueError where there is none."""
-    for line in text.splitlines():
-        if line.startswith(b"Pss:"):
-            return int(line.split()[1]) << 10
-    raise ValueError("has no line Pss")
+def parse_rollup(text: bytes) -> Rollup:
+    """Return the sizes in a smaps_rollup, without a time; None for private memory or swap that it has no line of.
+
+    Raises ValueError where there is no line ``Pss:``.
+    """
+    sizes = {name: int(kib) << 10 for name, kib in _SIZES.findall(text)}
+    if b"Pss" not in sizes:
+        raise ValueError("has no line Pss")
+    private_bytes = None
+    if b"Private_Clean" in sizes and b"Private_Dirty" in sizes:
+        private_bytes = sizes[b"Private_Clean"] + sizes[b"Private_Dirty"] + sizes.get(b"Private_Hugetlb", 0)
+    return Rollup(sizes[b"Pss"], private_bytes=private_bytes, swap_bytes=sizes.get(b"Swap"))

@@ -34,7 +34,7 @@ from memtui.core.samples import (
 from memtui.core.tracer_messages import AllocationStep, LearningProgress, TensorRanges, TracerMessage, TrainingProgress
 
 MAGIC = b"MTUI"
-PROTOCOL = 14
+PROTOCOL = 15
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")

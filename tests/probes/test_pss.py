@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memtui.probes.pss import CHANGED, LONGEST_NS, PssProbe, parse_pss
+from memtui.probes.pss import CHANGED, LONGEST_NS, PssProbe, Rollup, parse_rollup
 from memtui.reports.report import build_report
 from memtui.reports.sentences import sentences
 from memtui.reports.text import format_report
@@ -50,6 +51,44 @@ def tree():
         pids = [parent.pid, *map(int, parent.stdout.readline().split())]
         time.sleep(0.3)  # the children touch their memory
         yield pids
+        parent.communicate()
+
+
+# A child that shares 48 MiB with its parent, and writes to as many MiB of them as it is told.
+_WRITER = """
+import os, sys
+memory = bytearray(48 << 20)
+memory[::4096] = b"x" * (len(memory) // 4096)
+requests, replies = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(requests[1])
+    with os.fdopen(requests[0]) as lines:
+        for line in lines:
+            end = int(line) << 20
+            memory[:end:4096] = b"y" * (end // 4096)
+            os.write(replies[1], b".")
+    os._exit(0)
+print(child, flush=True)
+for line in sys.stdin:
+    os.write(requests[1], line.encode())
+    os.read(replies[0], 1)
+    print("written", flush=True)
+"""
+
+
+@pytest.fixture
+def writer():
+    """A parent, its child's pid and a function that has the child write to so many MiB of what both share."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _WRITER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+
+        def write(mib: int) -> None:
+            print(mib, file=parent.stdin, flush=True)
+            assert parent.stdout.readline() == "written\n"
+
+        yield parent.pid, int(parent.stdout.readline()), write
         parent.communicate()
 
 
@@ -130,8 +169,7 @@ def test_what_would_lock_mappings_for_long_is_not_read(tmp_path):
     probe = PssProbe(proc=tmp_path)
     probe.poll([7, 8, 9])
     assert probe.of(7).pss_bytes == 5 << 10
-    assert probe.of(8).pss_bytes is None
-    assert probe.of(8).reason == "reading it would lock its mappings for about 960 ms"
+    assert probe.of(8) == Rollup(None, None, "reading it would lock its mappings for about 960 ms")
     assert probe.of(9).reason == "it ended"
     assert LONGEST_NS < 960_000_000
 
@@ -152,7 +190,80 @@ def test_without_rights_it_says_so(tmp_path, monkeypatch):
     assert "may not be read" in probe.of(7).reason
 
 
-def test_a_text_without_pss_is_no_zero():
-    assert parse_pss(b"00400000-7ffe ---p [rollup]\nRss: 100 kB\nPss:     12 kB\nPss_Dirty: 3 kB\n") == 12 << 10
-    with pytest.raises(ValueError, match="no line Pss"):
-        parse_pss(b"")
+# As Linux 6.18 wrote it of a child that had written to 20 MiB of the 48 MiB which its parent shared with it.
+_RECORDED = b"""\
+559d75030000-7ffdaa998000 ---p 00000000 00:00 0                          [rollup]
+Rss:               55952 kB
+Pss:               36893 kB
+Pss_Dirty:         36546 kB
+Pss_Anon:          36546 kB
+Pss_File:            347 kB
+Pss_Shmem:             0 kB
+Shared_Clean:       3812 kB
+Shared_Dirty:      31188 kB
+Private_Clean:         0 kB
+Private_Dirty:     20952 kB
+Referenced:        25080 kB
+Anonymous:         52140 kB
+KSM:                   0 kB
+LazyFree:              0 kB
+AnonHugePages:         0 kB
+ShmemPmdMapped:        0 kB
+FilePmdMapped:         0 kB
+Shared_Hugetlb:        0 kB
+Private_Hugetlb:       0 kB
+Swap:                  0 kB
+SwapPss:               0 kB
+Locked:                0 kB
+"""
+
+
+def test_sizes_of_a_recorded_rollup():
+    assert parse_rollup(_RECORDED) == Rollup(36893 << 10, private_bytes=20952 << 10, swap_bytes=0)
+
+
+def test_private_memory_is_clean_dirty_and_huge_and_swap_is_the_whole_of_it():
+    text = _RECORDED
+    for name, kib in (("Private_Clean", 100), ("Private_Hugetlb", 2048), ("Swap", 7000), ("SwapPss", 3500)):
+        text, count = re.subn(rf"(?m)^{name}: .*$".encode(), f"{name}: {kib:14} kB".encode(), text)
+        assert count == 1
+    assert parse_rollup(text) == Rollup(36893 << 10, private_bytes=(20952 + 100 + 2048) << 10, swap_bytes=7000 << 10)
+    without = re.sub(rb"Private_Hugetlb.*\n", b"", text)
+    assert parse_rollup(without).private_bytes == (20952 + 100) << 10
+
+
+@pytest.mark.parametrize(
+    ("line", "pss", "private", "swap"),
+    [("Private_Clean", 1, 0, 1), ("Private_Dirty", 1, 0, 1), ("Swap", 1, 1, 0), ("SwapPss", 1, 1, 1), ("Rss", 1, 1, 1)],
+)
+def test_a_line_that_is_missing_is_not_zero(line, pss, private, swap):
+    lines = _RECORDED.splitlines(keepends=True)
+    rest = [text for text in lines if not text.startswith(f"{line}:".encode())]
+    assert len(rest) == len(lines) - 1
+    rollup = parse_rollup(b"".join(rest))
+    known = (rollup.pss_bytes, rollup.private_bytes, rollup.swap_bytes)
+    assert [size is not None for size in known] == [bool(pss), bool(private), bool(swap)]
+
+
+def test_a_text_without_pss_is_an_error():
+    without = re.sub(rb"\nPss:.*", b"", _RECORDED)
+    for text in (b"", without):
+        with pytest.raises(ValueError, match="no line Pss"):
+            parse_rollup(text)
+
+
+def test_what_a_child_writes_of_shared_memory_becomes_private_and_its_rss_stays(writer):
+    parent, child, write = writer
+    probe, readings, rss_bytes = PssProbe(), {}, {}
+    for mib in (1, 25):
+        write(mib)
+        probe._due_ns = 0
+        probe.poll([parent, child])
+        readings[mib] = probe.of(parent), probe.of(child)
+        rss_bytes[mib] = psutil.Process(child).memory_info().rss
+    for first, then in zip(readings[1], readings[25], strict=True):  # what the child left is the parent's alone
+        assert then.private_bytes - first.private_bytes == pytest.approx(24 * _MIB, abs=_MIB)
+        assert then.pss_bytes - first.pss_bytes == pytest.approx(12 * _MIB, abs=_MIB)
+        assert then.private_bytes < then.pss_bytes
+    assert rss_bytes[25] - rss_bytes[1] == pytest.approx(0, abs=_MIB)
+    assert readings[25][0].t_ns == readings[25][1].t_ns > readings[1][0].t_ns

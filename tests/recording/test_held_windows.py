@@ -11,7 +11,10 @@ import time
 import pytest
 
 from memtui.core.procfs import read_stat
-from memtui.core.samples import End, Event, Options, Power, Window
+from memtui.core.samples import End, Event, Options, Power, Process, Status, Window
+from memtui.probes.pss import CHANGED, Rollup
+from memtui.probes.usage import Usage
+from memtui.probes.window_reader import Lost
 from memtui.recording.sampler.commands import SamplerConfig
 from memtui.recording.sampler.message_queue import MessageQueue
 from memtui.recording.sampler.tracked_process import TrackedProcess
@@ -56,6 +59,18 @@ def test_how_many_cpus_a_process_keeps_busy():
     time.sleep(0.05)
     watched.update_cpu(10**9 + 10**8)
     assert watched.busy_cpus == pytest.approx(10**8 / (watched.cpu_read[0] - then_ns))
+
+
+def test_what_was_read_of_the_address_space_before_is_not_of_this_one():
+    process = TrackedProcess(Process(1, 42, 1, 7, 0, "x"), -1, b"", (), 0, 0, since_ns=100)
+    rest = (Usage(5, 0, 1, 0, 0), 0, 1, (Status.FAILED, "why"), None)
+    windows = [
+        process.window(Lost(OSError()), *rest, Rollup(4, t_ns, private_bytes=3, swap_bytes=2)) for t_ns in (100, 99)
+    ]
+    assert [(w.pss_bytes, w.pss_ns, w.pss_reason, w.private_bytes, w.swap_bytes) for w in windows] == [
+        (4, 100, "", 3, 2),
+        (None, None, CHANGED, None, None),
+    ]
 
 
 WITH_SPARE = (

@@ -14,7 +14,7 @@ from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pause.pauser import NotPaused, PauseError
 from memtui.probes.proc_maps import MapsParser
-from memtui.probes.pss import CHANGED, Pss
+from memtui.probes.pss import CHANGED, Rollup
 from memtui.probes.usage import Usage
 from memtui.probes.window_reader import FIRST_THREAD_ENDED, Lost, Outcome, Reading, Subject
 
@@ -72,14 +72,14 @@ class TrackedProcess:
         end_ns: int,
         lost: tuple[Status, str],
         shared: TouchedFrames | None,
-        pss: Pss,
+        rollup: Rollup,
     ) -> ProcessWindow:
         """Return the window of an outcome.
 
         ``lost``: status and reason where there is no reading; ``shared``: what other processes accessed, too.
         """
-        if pss.t_ns is not None and pss.t_ns < self.since_ns:
-            pss = Pss(None, None, CHANGED)  # of the address space before this one
+        if rollup.t_ns is not None and rollup.t_ns < self.since_ns:
+            rollup = Rollup(None, None, CHANGED)  # of the address space before this one
         reading = outcome if isinstance(outcome, Reading) else None
         pages = reading.window if reading is not None else None
         status, reason = lost
@@ -126,9 +126,11 @@ class TrackedProcess:
             vma_wss_bytes=pages.vma_wss() if pages and pages.vma_wss else None,
             vma_rss_bytes=pages.vma_rss() if pages and pages.vma_rss else None,
             vma_shared_bytes=shared.shared_sizes(self.vmas) if shared is not None else None,
-            pss_bytes=pss.pss_bytes,
-            pss_ns=pss.t_ns,
-            pss_reason=pss.reason,
+            pss_bytes=rollup.pss_bytes,
+            pss_ns=rollup.t_ns,
+            pss_reason=rollup.reason,
+            private_bytes=rollup.private_bytes,
+            swap_bytes=rollup.swap_bytes,
         )
 
 
