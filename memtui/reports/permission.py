@@ -74,8 +74,8 @@ HARMLESS: dict[type, frozenset[str]] = {
 # Of the table of processes.
 HARMLESS_COLUMNS = frozenset((
     "sample", "process", "start_ns", "end_ns", "paused_ns", "walk_ns", "rearm_ns", "clear_gap_ns", "wss_bytes",
-    "stored_bytes", "faulted_in_bytes", "unknown_bytes", "shared_bytes", "pss_bytes", "pss_ns", "rss_bytes",
-    "longest_pause_ns", "cpu_ns", "threads", "minor_faults", "major_faults",
+    "stored_bytes", "faulted_in_bytes", "unknown_bytes", "shared_bytes", "pss_bytes", "pss_ns", "private_bytes",
+    "swap_bytes", "rss_bytes", "longest_pause_ns", "cpu_ns", "threads", "minor_faults", "major_faults",
 ))  # fmt: skip
 
 

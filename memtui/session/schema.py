@@ -96,6 +96,8 @@ class ProcessSampleRecord:
     pss_bytes: int | None
     pss_ns: int | None
     pss_reason: str
+    private_bytes: int | None  # of the same reading
+    swap_bytes: int | None
     longest_pause_ns: int | None
     rss_bytes: int | None
     cpu_ns: int | None

@@ -26,6 +26,7 @@ CREATE TABLE process_sample(
     stored_bytes INTEGER, faulted_in_bytes INTEGER, unknown_bytes INTEGER,
     shared_bytes INTEGER, -- part of wss_bytes: what another process of the tree touched, too; NULL: not known
     pss_bytes INTEGER, pss_ns INTEGER, pss_reason TEXT NOT NULL, -- since 10
+    private_bytes INTEGER, swap_bytes INTEGER, -- at pss_ns, too: mapped by no other process; swapped out; since 15
     longest_pause_ns INTEGER, -- of those that paused_ns sums up; NULL: that is one pause; since 13
     rss_bytes INTEGER, cpu_ns INTEGER, threads INTEGER, minor_faults INTEGER, major_faults INTEGER, status TEXT NOT NULL,
     reason TEXT NOT NULL);

@@ -113,6 +113,9 @@ def test_a_recorded_tree_has_the_pss_of_its_processes_and_shares_of_it(tree, tmp
     for row in rows:
         assert row["pss_bytes"] == pytest.approx(expected[pids[row["process"]]], rel=0.02)
         assert row["pss_ns"] == samples.pss_ns[-1]  # of one moment
+        exact = psutil.Process(pids[row["process"]]).memory_full_info()
+        assert row["private_bytes"] == pytest.approx(exact.uss, abs=_MIB)
+        assert row["swap_bytes"] == pytest.approx(exact.swap, abs=_MIB)
     read = sorted(set(samples.pss_ns.tolist()))
     assert all(b - a >= 1e9 for a, b in pairwise(read))
     reader.close()

@@ -90,6 +90,7 @@ def stream():
         pages = PageSet.from_pages(small)
         pages = PageSet.from_blocks(pages.blocks, pages.bits, [BIG >> 21])
         fields = {"pages": pages, "resident": pages, "rss_bytes": 9 << 20, "status": "approximate", "reason": text}
+        fields |= {"private_bytes": 7 << 20, "swap_bytes": 3 << 20}
         windows = tuple(ProcessWindow(key, start_ns, start_ns + 200 * MS, **fields) for key in (1, 2))
         yield Window(sample, start_ns, start_ns + 200 * MS, 200 * MS, 0, windows, disturbed=text)
     yield from told()

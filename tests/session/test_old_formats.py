@@ -50,6 +50,13 @@ def test_rows_and_what_is_hidden_are_the_header(path):
                 assert table.view(reader, sample, processes).ranges_bytes == part["wss_bytes"]
 
 
+def test_what_a_format_did_not_have_yet_is_none(path):
+    with closing(Session(path)) as reader:
+        rows = reader.processes.samples(0, int(reader.samples.newest))
+    assert any(row["rss_bytes"] for row in rows)
+    assert {(row["pss_bytes"], row["private_bytes"], row["swap_bytes"]) for row in rows} == {(None, None, None)}
+
+
 def test_the_hottest_range_is_in_sight(path):
     with closing(Session(path)) as reader:
         tops = [RangeTable().view(reader, sample, reader.processes.all()).rows[0] for sample in reader.samples.sample]

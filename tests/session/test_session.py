@@ -119,6 +119,32 @@ def test_a_lost_window_has_no_value_and_a_reason(tmp_path):
     assert np.isnan(reader.samples.paused_ns).all()
 
 
+def test_private_and_swapped_memory_is_kept_and_exported(tmp_path):
+    def stream():
+        yield sessions.hello()
+        yield from (Process(key, 40 + key, 0, key, 0, "c", "target") for key in (1, 2, 3))
+        read = {"pss_bytes": 9, "pss_ns": 1, "private_bytes": 7, "swap_bytes": 5}
+        yield Window(
+            *(0, 0, 1, 1, 0),
+            (
+                ProcessWindow(1, 0, 1, rss_bytes=11, **read),
+                ProcessWindow(2, 0, 1, rss_bytes=11, **read | {"private_bytes": 0, "swap_bytes": None}),
+                ProcessWindow(3, 0, 1, rss_bytes=11, pss_reason="denied"),
+            ),
+        )
+        yield End(3, "stopped")
+
+    path = write_session(tmp_path / "s.memtui", stream())
+    names = ("process", "private_bytes", "swap_bytes", "pss_reason")
+    with closing(Session(path)) as reader:
+        rows = [tuple(row[name] for name in names) for row in reader.processes.samples(0, 0)]
+    assert rows == [(1, 7, 5, ""), (2, 0, None, ""), (3, None, None, "denied")]
+    export(path, "csv", tmp_path)
+    with (tmp_path / "samples.csv").open() as file:
+        exported = [(row["pid"], row["private_bytes"], row["swap_bytes"]) for row in csv.DictReader(file)]
+    assert exported == [("0", "", ""), ("41", "7", "5"), ("42", "0", ""), ("43", "", "")]
+
+
 def test_no_page_is_reported_outside_the_mappings_of_a_target_that_ran_on(tmp_path):
     pages = PageSet.from_pages([0x100, 0x1FF, 0x200, 0x300])
     vmas = (Vma(0x100_000, 0x200_000, "rw-p", ""),)
@@ -447,7 +473,7 @@ def test_runs_are_the_same_in_parts():
     assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]
 
 
-@pytest.mark.parametrize("version", [12, 11, 10, 9, 8, 7, 6])
+@pytest.mark.parametrize("version", [14, 13, 12, 11, 10, 9, 8, 7, 6])
 def test_a_session_of_a_format_before_is_read(version, tmp_path):
     """It lacks tables and columns, and knows nothing of what they are about."""
     path = write_session(tmp_path / "s.memtui", messages(5))
@@ -459,15 +485,16 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
     columns = [("power", name) for name in (*GPU_COUNTERS, "counters_reason") if version < 11]
-    columns += [("process_sample", "longest_pause_ns")]
+    columns += [("process_sample", "longest_pause_ns")] * (version < 13)
+    columns += [("process_sample", name) for name in ("private_bytes", "swap_bytes")]
     if version < 10:
         names = ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
         columns += [("sample", name) for name in names]
         columns += [("process_sample", name) for name in ("pss_bytes", "pss_ns", "pss_reason")]
-    for row, data in connection.execute("SELECT id, data FROM reuse").fetchall():
+    for row, data in connection.execute("SELECT id, data FROM reuse").fetchall() if version < 13 else ():
         without = replace(decode_reuse(data), earlier_bytes=None, later_bytes=None)
         connection.execute("UPDATE reuse SET data = ? WHERE id = ?", (encode_reuse(without), row))
-    connection.execute("DELETE FROM reuse_checkpoint")
+        connection.execute("DELETE FROM reuse_checkpoint")
     connection.commit()
     connection.executescript(
         "".join(f"DROP TABLE {table};" for table in gone)
@@ -479,15 +506,17 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     assert len(reader.samples) == 5
     assert np.isnan(reader.samples.pss_bytes).all()
     assert np.isnan(reader.samples.processes).all() == (version < 10)
-    assert {(row["pss_bytes"], row["pss_reason"]) for row in reader.processes.samples(0, 4)} == {(None, "")}
+    rows = reader.processes.samples(0, 4)
+    assert {(row["pss_bytes"], row["pss_reason"]) for row in rows} == {(None, "")}
+    assert {(row["private_bytes"], row["swap_bytes"], row["longest_pause_ns"]) for row in rows} == {(None, None, None)}
     with closing(Source(path)) as source:
         report = report_of(source, "old")
     assert report.touched_fraction.of == "RSS"  # of one process, as its table of processes shows
     assert report.pss_bytes.mean is None
-    assert report.reuse.median_bytes.estimate is None
-    assert "did not store what an estimate needs" in report.reuse.estimate_reason
+    assert (report.reuse.median_bytes.estimate is None) == (version < 13)
+    assert ("did not store what an estimate needs" in report.reuse.estimate_reason) == (version < 13)
     assert reader.reuse.until(4).quantile(0.5) is not None
-    assert reader.reuse.until(4).estimate(0.5) is None
+    assert (reader.reuse.until(4).estimate(0.5) is None) == (version < 13)
     assert np.isnan(reader.samples.lost_ns).all()
     assert reader.allocations.steps() == []
     assert reader.tensors.maps() == []
@@ -514,5 +543,5 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 14\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 15\)"):
         Session(path)

@@ -79,7 +79,10 @@ def _samples(reader: ReportSource) -> Iterator[Row]:
         tree = (int(table.gaps[i]), table.disturbed[i], _int_or_none(table.shared_bytes[i]))
         pss = (_int_or_none(table.pss_bytes[i]), _int_or_none(table.pss_ns[i]), "")
         cost = tuple(_int_or_none(values[i]) for values in (table.wss_low_bytes, table.wss_high_bytes, table.lost_ns))
-        yield (sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree, *pss, *cost)
+        yield (
+            *(sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree, *pss, *cost),
+            *(None, None),  # private and swapped bytes, which are of single processes
+        )
         for row in by_sample.get(sample, ()):
             yield (
                 sample,
@@ -88,7 +91,7 @@ def _samples(reader: ReportSource) -> Iterator[Row]:
                 *(row[n] for n in ("flush", "status", "reason", "cpu_ns", "minor_faults", "major_faults")),
                 *(row[n] for n in ("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns")),
                 *(None, "", row["shared_bytes"], row["pss_bytes"], row["pss_ns"], row["pss_reason"]),
-                *(None, None, None),
+                *(None, None, None, row["private_bytes"], row["swap_bytes"]),
             )
 
 
@@ -309,6 +312,7 @@ TABLES: dict[str, Table] = {
             *(*_SAMPLE, "status", "reason", "cpu_ns", "minor_faults", "major_faults"),
             *("faulted_in_bytes", "unknown_bytes", "rearm", "clear_gap_ns", "gaps", "disturbed", "shared_bytes"),
             *("pss_bytes", "pss_ns", "pss_reason", "wss_low_bytes", "wss_high_bytes", "lost_ns"),
+            *("private_bytes", "swap_bytes"),
         ),
         _samples,
     ),
