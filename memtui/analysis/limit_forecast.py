@@ -12,7 +12,7 @@ from memtui.core.samples import MemoryLimit
 from memtui.core.text import printable
 from memtui.core.units import size, span
 
-LATEST_S = 86_400.0  # what is further away is not foretold
+FURTHEST = 30.0  # times as long as growth was seen: what is further away is not foretold
 LEAST_SHARE = 0.002  # of the limit: what use grew by at least, where the end is foretold
 
 
@@ -44,7 +44,7 @@ def forecast_of(limits: Sequence[MemoryLimit]) -> Forecast | None:
     gone_bytes = -np.array([limit.left_bytes for limit in limits], np.float64)
     growth = growth_of((t_s - t_s[-1]) / 1e9, gone_bytes)
     left_bytes = float(-gone_bytes[-1])
-    if growth is None or left_bytes <= 0 or left_bytes > LATEST_S * growth.bytes_per_s:
+    if growth is None or left_bytes <= 0 or left_bytes > FURTHEST * growth.span_s * growth.bytes_per_s:
         return None
     if gone_bytes[-1] - gone_bytes.min() < LEAST_SHARE * limits[-1].limit_bytes:
         return None

@@ -347,6 +347,23 @@ class GpuUse:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Resident memory of a process tree at one moment, between windows, too.
+
+    Attributes:
+        t_ns: when it was read.
+        processes: their number.
+        rss_bytes: the sum of their RSS, which counts shared pages several times.
+        pss_bytes: the sum of their PSS, where that was read for this moment; None: not read, or a process alone.
+    """
+
+    t_ns: int
+    processes: int
+    rss_bytes: int
+    pss_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLimit:
     """The limit of memory that leaves a program the least, at one moment.
 
@@ -409,12 +426,13 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """All power readings of one tick, and what was read again: GPU memory and use of processes, a limit of memory."""
+    """All power readings of one tick, and what was read with them: of GPUs by process, limit and use of memory."""
 
     readings: tuple[PowerReading, ...] = ()
     gpu_memory: tuple[GpuMemory, ...] = ()
     gpu_use: tuple[GpuUse, ...] = ()
     limits: tuple[MemoryLimit, ...] = ()
+    memory_use: tuple[MemoryUse, ...] = ()
 
 
 Message = Hello | Process | VmaTable | Window | Power | Event | End | TracerMessage

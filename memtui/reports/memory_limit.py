@@ -25,7 +25,7 @@ class LimitSummary:
         reclaimable_bytes: page cache under it, which the kernel takes back first.
         swap_bytes: how much of it can still be swapped out.
         left_bytes: how much more can be used.
-        forecast: when nothing is left; None: use does not grow steadily, or that is more than a day away.
+        forecast: when nothing is left; None: use does not grow steadily, or that is too far away.
     """
 
     cgroup: str

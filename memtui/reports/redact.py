@@ -25,7 +25,17 @@ from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.call_stacks import CallStacks
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
-from memtui.core.samples import Capability, Event, GpuMemory, GpuUse, Hello, MemoryLimit, PowerReading, Process
+from memtui.core.samples import (
+    Capability,
+    Event,
+    GpuMemory,
+    GpuUse,
+    Hello,
+    MemoryLimit,
+    MemoryUse,
+    PowerReading,
+    Process,
+)
 from memtui.core.tracer_messages import MAIN_MEMORY, PINNED_MEMORY
 from memtui.formats.mxnet_tags import compat_keys
 from memtui.reports.permission import Record, permitted, permitted_row
@@ -157,6 +167,9 @@ class RedactedSource:
 
     def gpu_use(self, first_ns: int, last_ns: int) -> list[GpuUse]:
         return [self._scrubbed(use, ("status", "reason")) for use in self._source.gpu_use(first_ns, last_ns)]
+
+    def memory_use(self, first_ns: int, last_ns: int) -> list[MemoryUse]:
+        return [permitted(use) for use in self._source.memory_use(first_ns, last_ns)]
 
     def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]:
         limits = self._source.memory_limits(first_ns, last_ns)

@@ -17,7 +17,7 @@ from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.call_stacks import CallStacks
 from memtui.core.page_set import PageSet
-from memtui.core.samples import End, Event, GpuMemory, GpuUse, Hello, MemoryLimit, PowerReading, Process
+from memtui.core.samples import End, Event, GpuMemory, GpuUse, Hello, MemoryLimit, MemoryUse, PowerReading, Process
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import DriverMemory, ImportedFrom
@@ -88,6 +88,7 @@ class ReportSource(Protocol):
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]: ...
     def gpu_use(self, first_ns: int, last_ns: int) -> list[GpuUse]: ...
     def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]: ...
+    def memory_use(self, first_ns: int, last_ns: int) -> list[MemoryUse]: ...
     def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
     def allocation_steps(self) -> list[RecordedStep]: ...
     def step_trace(self, step: RecordedStep) -> StepTrace: ...
@@ -129,6 +130,7 @@ class Source:
         self.gpu_memory = session.devices.gpu_memory
         self.gpu_use = session.devices.gpu_use
         self.memory_limits = session.devices.memory_limits
+        self.memory_use = session.devices.memory_use
         self.events = session.events
         self.allocation_steps = session.allocations.steps
         self.step_trace = session.allocations.trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, PowerReading
+from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, MemoryUse, PowerReading
 from memtui.session.connection import SessionFile
 from memtui.session.schema import TABLES
 
@@ -33,6 +33,10 @@ class DeviceReader:
     def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]:
         """Return the limits of memory in a half-open time range: at each moment the one that leaves least."""
         return self._file.records(MemoryLimit, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
+
+    def memory_use(self, first_ns: int, last_ns: int) -> list[MemoryUse]:
+        """Return the resident memory of the tree in a half-open time range; it is read every two seconds."""
+        return self._file.records(MemoryUse, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
 
     def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
         """Return what each process had allocated on GPUs at a moment, by its key; only those measured by then."""

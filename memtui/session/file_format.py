@@ -38,6 +38,7 @@ _TABLES_SINCE = {  # by format: tables that the format before it lacked
         )
     ),
     14: frozenset(("memory_limit",)),
+    15: frozenset(("memory_use",)),
 }
 OLDEST_VERSION = 6  # of those that are read; a file without a table has no data of its kind
 SQLITE_MAGIC = b"SQLite format 3\0"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Generic, NamedTuple
 
-from memtui.core.samples import Event, GpuMemory, GpuUse, MemoryLimit, PowerReading, Process
+from memtui.core.samples import Event, GpuMemory, GpuUse, MemoryLimit, MemoryUse, PowerReading, Process
 from memtui.session.columns import (
     Insertion,
     Integer,
@@ -344,6 +344,7 @@ TABLES: dict[type, str] = {
     GpuMemory: "gpu_memory",
     GpuUse: "gpu_use",
     MemoryLimit: "memory_limit",
+    MemoryUse: "memory_use",
     Event: "event",
     AllocationStepRecord: "allocation_step",
     AllocationDeviceRecord: "allocation_device",

@@ -77,6 +77,10 @@ CREATE TABLE memory_limit( -- of the machine ("") or of a cgroup: the one that l
     reclaimable_bytes INTEGER NOT NULL, swap_bytes INTEGER NOT NULL); -- page cache in use, and what swap can take yet
 CREATE INDEX memory_limit_by_time ON memory_limit(t_ns);
 
+CREATE TABLE memory_use( -- of the tree, every two seconds, sums, whatever the interval is
+    t_ns INTEGER NOT NULL, processes INTEGER NOT NULL, rss_bytes INTEGER NOT NULL, pss_bytes INTEGER);
+CREATE INDEX memory_use_by_time ON memory_use(t_ns);
+
 CREATE TABLE event(t_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 CREATE INDEX event_by_time ON event(t_ns);
 

@@ -50,7 +50,7 @@ SMALL_KEYS = (
     Key("1-4", "panel", "next_panel", 1),
     Key("p", "processes", "processes", 4),
     Key("w", "tensors", "tensors", 3),
-    Key("v", "verdict", "verdict", 3),
+    Key("v", "verdict", "verdict", 4),
     Key("h", "details", "details", 5),
     Key("?", "help", "help", 1),
     Key("d", "detach", "app.detach", 3),

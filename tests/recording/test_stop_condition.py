@@ -114,7 +114,7 @@ def test_memory_that_will_be_full():
     reached = [watch.add_limits([reading]) for reading in readings(400, 4)]
     first = next(n for n, text in enumerate(reached) if text)
     assert 45 <= 2 * first <= 60, "seconds that growth has to last"
-    assert reached[first].startswith("verdict:oom: Cgroup /job will be out of memory in about 29.1 min")
+    assert reached[first].startswith("verdict:oom: Cgroup /job will be out of memory in about 28.9 min")
     assert watch.add_limits([]) == "", "it was said of the reading before"
     assert len(watch._limits) <= 302, "of ten minutes"
     assert windows(watch, 1, 2) == ["", ""]

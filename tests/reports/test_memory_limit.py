@@ -43,7 +43,9 @@ def test_swap_is_used_up_first():
 def test_nothing_is_foretold():
     assert limit_summary([]) is None
     assert limit_summary(limits(100)).forecast is None, "no growth"
-    assert limit_summary(limits(100, 0.01)).forecast is None, "more than a day away"
+    assert limit_summary(limits(100, 0.01)).forecast is None, "too far away for what was seen"
+    assert limit_summary(limits(100, 1.0, left=5800 * MIB)).forecast is not None
+    assert limit_summary(limits(100, 1.0, left=6000 * MIB)).forecast is None, "more than 30 times 198 s"
     assert limit_summary(limits(100, 0.05, left=100 * MIB)).forecast is None, "it rose by less than may be noise"
     assert limit_summary(limits(100, 2.0, left=-1)).forecast is None, "nothing is left already"
     others = [*limits(99, 2.0, cgroup="/other"), limits(100, 2.0)[-1]]

@@ -12,10 +12,10 @@ from memtui.cli.main import main
 from memtui.core.samples import MemoryLimit
 from memtui.reports.redact import open_source
 from memtui.reports.source import Source
-from memtui.reports.verdict import leak, out_of_memory, recent, recording_cost, thrashing, untouched
+from memtui.reports.verdict import leak, out_of_memory, recent, recording_cost, thrashing, unsharing, untouched
 from memtui.reports.verdict.recent import Check, Recent
 from memtui.reports.verdict.verdict import RULES, Verdict, finding_forms, last_verdict, verdict_at, verdict_lines
-from tests.support.growing_sessions import GIB, MIB, START_S, S, appending, filling, pages, session_of, steady
+from tests.support.growing_sessions import GIB, MIB, START_S, S, appending, filling, pages, session_of, steady, tree_of
 from tests.support.repository import ROOT
 
 
@@ -106,9 +106,9 @@ def test_the_limit_comes_first_and_says_what_to_do(tmp_path):
 
 def test_a_limit_far_away_leaves_time_to_plan(tmp_path):
     def slowly(n: int) -> MemoryLimit:
-        return MemoryLimit((START_S + n) * S, "", 24 * GIB, 10 * GIB + n * MIB, 100 * MIB, 0)
+        return MemoryLimit((START_S + n) * S, "", 24 * GIB, 19 * GIB + n * MIB, 100 * MIB, 0)
 
-    finding = checks_of(session_of(tmp_path / "s.memtui", steady, limit=slowly))["oom"].finding
+    finding = checks_of(session_of(tmp_path / "s.memtui", steady, limit=slowly, windows=200))["oom"].finding
     assert finding.action == "Plan to use a machine with more memory, or stop what grows, before then."
 
 
@@ -122,6 +122,77 @@ def test_a_limit_without_growth(tmp_path):
         "kernel takes back first, no steady growth towards it"
     )
     assert not checks_of(session_of(tmp_path / "t.memtui", steady))["oom"].measured
+
+
+# Workers that copy what they shared
+
+
+def test_workers_that_copy_what_they_shared_are_found(tmp_path):
+    path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n)
+    assert rules_found(path) == ["unsharing"]
+    finding = checks_of(path)["unsharing"].finding
+    assert finding.short == "Its processes stop sharing memory: they copy 9.00 MiB/s."
+    assert finding.sentence.endswith("9.00 MiB/s, 765 MiB in the last 85 s.")
+    assert "numpy array" in finding.action
+    assert finding.evidence[:2] == (
+        "pid 4245: 20.0 MiB to 360 MiB of its own",
+        "pid 4244: 20.0 MiB to 360 MiB of its own",
+    )
+    with closing(open_source(path, redact=True)) as source:
+        assert last_verdict(source).findings[0].short == finding.short
+
+
+@pytest.mark.parametrize(
+    ("private", "how", "why"),
+    [
+        (lambda n: 0, {}, "0 B less than 85 s before"),
+        (lambda n: min(n, 15) * 10, {}, "less than 85 s before"),  # a start
+        (lambda n: n // 4, {}, "less than 85 s before"),  # little
+        (lambda n: 0, {"own": lambda n: 20 + 2 * n}, "0 B less than 85 s before"),  # new memory
+    ],
+)
+def test_what_is_not_unsharing(tmp_path, private, how, why):
+    path = tree_of(tmp_path / "s.memtui", private, **how)
+    check = checks_of(path)["unsharing"]
+    assert (check.finding, check.measured) == (None, True)
+    assert why in check.looked_at
+
+
+def test_a_leak_of_a_tree_is_not_unsharing(tmp_path):
+    checks = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 0, own=lambda n: 200 + 2 * n))
+    assert checks["unsharing"].finding is None
+    assert "as processes stop sharing memory" not in checks["leak"].looked_at
+    copies = checks_of(tree_of(tmp_path / "t.memtui", lambda n: 4 * n))
+    assert copies["leak"].finding is None
+    assert "as processes stop sharing memory" in copies["leak"].looked_at
+
+
+def test_readings_between_windows_are_enough(tmp_path):
+    path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, use_every=2, read_every=6, window_every=20, windows=61)
+    assert rules_found(path) == ["unsharing"]
+    finding = checks_of(path)["unsharing"].finding
+    assert finding.short == "Its processes stop sharing memory: they copy 9.00 MiB/s."
+    assert finding.evidence[0] == "pid 4245: 20.0 MiB to 260 MiB of its own"
+    fewer = tree_of(
+        tmp_path / "t.memtui",
+        lambda n: 0,
+        own=lambda n: 200 + 2 * n,
+        use_every=2,
+        read_every=2,
+        window_every=20,
+        windows=61,
+    )
+    assert rules_found(fewer) == ["leak"]
+    assert checks_of(fewer)["leak"].finding.sentence.startswith("Memory grows by 8.00 MiB/s")
+
+
+def test_unsharing_is_of_the_same_processes(tmp_path):
+    more = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, workers=lambda n: 3 + (n > 80))
+    check = checks_of(more)["unsharing"]
+    assert (check.finding, check.measured) == (None, False)
+    assert check.looked_at == "memory that processes share: 1 reading of the same processes, from 3 on"
+    alone = checks_of(session_of(tmp_path / "t.memtui", steady))["unsharing"]
+    assert (alone.measured, alone.looked_at) == (False, "memory that processes share: there is one process")
 
 
 # Memory that is not touched
@@ -160,6 +231,16 @@ def test_what_is_not_untouched(tmp_path, resident, touched, windows, known, why)
     check = checks_of(path)["untouched"]
     assert (check.finding, check.measured) == (None, known)
     assert why in check.looked_at
+
+
+def test_of_a_tree_only_memory_that_is_not_shared_is_untouched(tmp_path):
+    shared = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 0))["untouched"]
+    assert (shared.finding, shared.measured) == (None, True)
+    assert shared.looked_at.startswith("memory that is not touched: 20.0 MiB of 620 MiB without a file not touched")
+    unread = checks_of(tree_of(tmp_path / "t.memtui", lambda n: 0, read_every=None))["untouched"]
+    assert (unread.finding, unread.measured) == (None, False)
+    own = checks_of(tree_of(tmp_path / "u.memtui", lambda n: 0, own=lambda n: 500, shared=100))["untouched"]
+    assert own.finding.sentence.startswith("500 MiB of 600 MiB (83.3 %) were not touched")
 
 
 def test_a_lost_window_starts_the_time_anew(tmp_path):
@@ -260,7 +341,14 @@ def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
     )
     assert main(["report", "--json", str(path)]) == 0
     verdict = json.loads(capsys.readouterr().out)["verdict"]
-    assert [check["rule"] for check in verdict["checks"]] == ["oom", "thrashing", "leak", "untouched", "cost"]
+    assert [check["rule"] for check in verdict["checks"]] == [
+        "oom",
+        "thrashing",
+        "leak",
+        "unsharing",
+        "untouched",
+        "cost",
+    ]
     assert all(check["finding"] is None for check in verdict["checks"])
 
 
@@ -287,6 +375,7 @@ def test_at_most_three_are_told_and_what_is_too_short_says_nothing(tmp_path):
     assert verdict.findings[0] == next(check.finding for check in verdict.checks if check.rule == "oom")
     assert verdict_lines(Verdict(tuple(Check(check.rule, "", measured=False) for check in verdict.checks))) == []
     assert verdict_lines(None) == []
+    assert verdict_lines(Verdict((Check("oom", "limit of memory: 1 of 2"), Check("leak", "", measured=False)))) == []
 
 
 def test_a_finding_has_shorter_forms_for_narrow_screens(tmp_path):
@@ -309,7 +398,7 @@ def test_only_the_last_ten_minutes_count(tmp_path):
 
 def test_the_guide_lists_every_rule_and_its_thresholds():
     guide = (ROOT / "docs/guide/verdicts.md").read_text()
-    modules = (out_of_memory, thrashing, leak, untouched, recording_cost)
+    modules = (out_of_memory, thrashing, leak, unsharing, untouched, recording_cost)
     assert len(modules) == len(RULES)
     for module in modules:
         assert f"`{module.RULE}`" in guide
@@ -319,6 +408,7 @@ def test_the_guide_lists_every_rule_and_its_thresholds():
         f"{leak.LEAST_SHARE:.0%}".replace("%", " %"),
         f"{untouched.LEAST_BYTES >> 20} MiB",
         f"{untouched.MOST_WINDOWS} windows",
+        f"{unsharing.LEAST_BYTES >> 20} MiB",
         f"{thrashing.FAULTS_PER_S:.0f} pages a second",
         f"{thrashing.FULL_SHARE:.0%}".replace("%", " %"),
         f"{recording_cost.MOST_TIMES} times",

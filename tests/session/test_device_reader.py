@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, Power, PowerReading
+from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, MemoryUse, Power, PowerReading
 from memtui.session.device_reader import DeviceReader
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
@@ -17,13 +17,23 @@ from tests.support.sessions import hello, messages, write_session
 S = 10**9
 
 
+def use(second: int) -> MemoryUse:
+    return MemoryUse(second * S, 2, 5 << 20, (3 << 20) + second if second % 2 else None)
+
+
 def limit(second: int) -> MemoryLimit:
     return MemoryLimit(second * S, f"/job/{second}", 8 << 30, (second + 1) << 20, 1 << 20, 0)
 
 
 def power(second: int) -> Power:
     memory = GpuMemory(second * S, 1, (second + 1) << 20)
-    return Power((PowerReading(second * S, "GPU 0", "board", "nvml", 100.0 + second),), (memory,), (), (limit(second),))
+    return Power(
+        (PowerReading(second * S, "GPU 0", "board", "nvml", 100.0 + second),),
+        (memory,),
+        (),
+        (limit(second),),
+        (use(second),),
+    )
 
 
 @pytest.fixture
@@ -42,6 +52,7 @@ def test_a_range_has_its_begin_and_not_its_end(reader):
     watts = [reading.power_w for reading in reader.power(1 * S, 3 * S) if reading.device == "GPU 0"]
     assert watts == [101, 102]
     assert reader.memory_limits(1 * S, 3 * S) == [limit(1), limit(2)]
+    assert reader.memory_use(1 * S, 3 * S) == [use(1), use(2)]
     assert [memory.gpu_bytes for memory in reader.gpu_memory(4 * S, 2**62)] == [5 << 20]
     assert reader.gpu_use(0, 2**62) == []
 

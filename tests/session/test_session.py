@@ -481,7 +481,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     since |= {8: "progress_device driver_memory learning learning_about", 9: "vma_state", 10: "gpu_use allocator_peak"}
     since |= {11: "layer_types"}
     since |= {12: "frame call_stack allocation_stack capture capture_blocks reuse_burst resident_set"}
-    since |= {13: "memory_limit"}
+    since |= {13: "memory_limit", 14: "memory_use"}
     gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
     columns = [("power", name) for name in (*GPU_COUNTERS, "counters_reason") if version < 11]
@@ -533,6 +533,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     assert reader.devices.gpu_use(0, 2**62) == []
     assert reader.devices.gpu_use_at(2**61) == {}
     assert reader.devices.memory_limits(0, 2**62) == []
+    assert reader.devices.memory_use(0, 2**62) == []
     assert {(reading.sm_active, reading.counters_reason) for reading in reader.devices.power(0, 2**62)} == {(None, "")}
     reader.close()
     connection = sqlite3.connect(path)

@@ -12,6 +12,7 @@ from memtui.core.samples import (
     Capability,
     End,
     MemoryLimit,
+    MemoryUse,
     Options,
     Power,
     Process,
@@ -104,3 +105,69 @@ def steady(_n: int) -> Sizes:
 
 def filling(n: int) -> MemoryLimit:
     return MemoryLimit((START_S + n) * S, "/job", 2 * GIB, GIB + n * 5 * MIB, 100 * MIB, 0)
+
+
+def tree_of(
+    path: Path,
+    private: Callable[[int], int],
+    *,
+    shared: int = 600,
+    workers: Callable[[int], int] = lambda n: 3,
+    windows: int = 90,
+    read_every: int | None = 5,
+    own: Callable[[int], int] = lambda n: 20,
+    use_every: int | None = None,
+    window_every: int = 1,
+) -> Path:
+    """Record a parent and forked workers, each of which copied so many MiB of what they share by a window.
+
+    ``own``: MiB that each has besides. PSS and private memory are read every few seconds; ``use_every``: seconds
+    between readings of memory without a window; ``window_every``: between windows.
+    """
+
+    def stream():
+        yield hello(target=Target(4242, (START_S - 600) * 100, "python train.py", "alice"), options=Options(S))
+        begun = 0
+        readings: dict[int, dict[str, int]] = {}
+        for n in range(windows):
+            begin_ns = (START_S + n) * S
+            while begun <= workers(n):
+                begun += 1
+                parent, role = (1, "target") if begun == 1 else (4242, "child")
+                yield Process(begun, 4241 + begun, parent, 777, 0, "python train.py", role)
+                yield VmaTable(begun, n, VMAS)
+            keys = range(1, workers(n) + 2)
+            copied = private(n) * MIB
+            if read_every is not None and n % read_every == 0:
+                mine = {key: own(n) * MIB + copied * (key > 1) for key in keys}
+                shares = {1: shared * MIB} | {key: shared * MIB - copied for key in keys if key > 1}
+                readings = {
+                    key: {
+                        "pss_bytes": mine[key] + shares[key] // len(keys),
+                        "private_bytes": mine[key],
+                        "pss_ns": begin_ns + S // 2,
+                    }
+                    for key in keys
+                }
+            if use_every is not None and n % use_every == 0:
+                new = read_every is not None and n % read_every == 0
+                sums = (shared + own(n)) * len(keys) * MIB, sum(reading["pss_bytes"] for reading in readings.values())
+                yield Power(memory_use=(MemoryUse(begin_ns + S // 2, len(keys), sums[0], sums[1] if new else None),))
+            if n % window_every:
+                continue
+            pieces = (
+                ProcessWindow(
+                    key,
+                    begin_ns,
+                    begin_ns + S,
+                    pages=pages((0, 20, 0)),
+                    resident=pages((0, shared + own(n), 0)) if n % 10 == 0 or n == windows - 1 else None,
+                    rss_bytes=(shared + own(n)) * MIB,
+                    **readings.get(key, {}),
+                )
+                for key in keys
+            )
+            yield Window(n, begin_ns, begin_ns + S, S, 0, tuple(pieces), shared_excess_bytes=0)
+        yield End((START_S + windows) * S, "stopped")
+
+    return write_session(path, stream())

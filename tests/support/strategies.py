@@ -12,6 +12,7 @@ from memtui.core.samples import (
     GpuMemory,
     GpuUse,
     MemoryLimit,
+    MemoryUse,
     Power,
     PowerReading,
     Process,
@@ -84,6 +85,7 @@ WINDOWS = st.builds(
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
 USED = st.builds(GpuUse, NS, NS, st.none() | st.floats(0, 64), TEXT, TEXT)
 LIMITS = st.builds(MemoryLimit, NS, TEXT, BYTES, BYTES, BYTES, BYTES)
+USES = st.builds(MemoryUse, NS, NS, BYTES, st.none() | BYTES)
 HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)
 MESSAGES = st.one_of(
     PROCESSES,
@@ -95,6 +97,7 @@ MESSAGES = st.one_of(
         st.lists(HELD, max_size=3).map(tuple),
         st.lists(USED, max_size=3).map(tuple),
         st.lists(LIMITS, max_size=1).map(tuple),
+        st.lists(USES, max_size=1).map(tuple),
     ),
     st.builds(Event, NS, TEXT, TEXT),
     st.builds(End, NS, TEXT, TEXT),

@@ -24,6 +24,12 @@ def growing(tmp_path):
     return session_of(tmp_path / "s.memtui", lambda n: (20, 300 + 5 * n, 30), appending(5), limit=filling)
 
 
+def rest(log: VerdictLog, reader: Session, index: int):
+    """Stand still at a window for two pictures."""
+    log.update(reader, index, moving=False)
+    return log.update(reader, index, moving=False)
+
+
 def names(log: VerdictLog) -> list[str]:
     return [check.rule for check in log.verdict.checks if check.finding is not None]
 
@@ -33,14 +39,18 @@ def test_it_is_that_of_the_cursor(growing):
     with closing(Session(growing)) as reader:
         assert log.update(reader, -1, moving=False) is None
         assert log.forms == ()
-        log.update(reader, 5, moving=False)
+        rest(log, reader, 5)
         assert (names(log), log.forms) == ([], ())
+        early = log.verdict
+        assert log.update(reader, 89, moving=False) is early
+        assert log.due, "a cursor that is on its way costs nothing"
         log.update(reader, 89, moving=False)
+        assert not log.due
         assert names(log) == ["oom", "leak"]
         ((long, *_),) = log.forms
         assert long.startswith("Cgroup /job will be out of memory in about")
         assert long.endswith("stop what grows.")
-        log.update(reader, 5, moving=False)
+        rest(log, reader, 5)
         assert names(log) == []
 
 
@@ -57,7 +67,7 @@ def test_while_the_cursor_moves_it_is_computed_every_few_seconds(growing, monkey
         assert later is not first
         now[0] += verdicts.LIVE_S
         assert log.update(reader, 65, moving=True) is later, "the cursor has not moved"
-        assert log.update(reader, 66, moving=False) is not later, "it stands now"
+        assert rest(log, reader, 66) is not later, "it stands now"
 
 
 def test_pages_are_read_once_while_a_recording_goes_on(tmp_path, monkeypatch):
@@ -68,7 +78,7 @@ def test_pages_are_read_once_while_a_recording_goes_on(tmp_path, monkeypatch):
     log = VerdictLog()
     with closing(Session(path)) as reader:
         for index in range(100, 200, 5):
-            log.update(reader, index, moving=False)
+            rest(log, reader, index)
             assert names(log) == ["untouched"]
     assert len(read) < 20 * 16 + 200, "each group once, and the one that is not full"
     assert len(log._pages) <= verdicts.MOST_GROUPS
@@ -87,7 +97,7 @@ async def opened(path, size):
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (210, 60)])
 async def test_the_page_has_findings_actions_figures_and_checks(growing, size):
     async with opened(growing, size) as (app, pilot):
-        assert app.screen.view.sentences.sentences[0][0].startswith("Cgroup /job will be out of memory")
+        await until(pilot, lambda: app.screen.view.sentences.sentences[0][0].startswith("Cgroup /job will be out of"))
         await pilot.press("v")
         await until(pilot, lambda: isinstance(app.screen, VerdictScreen) and app.screen.rows.view.rows)
         page = "\n".join(row.cells[0] for row in app.screen.rows.view.rows)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from memtui.core.samples import Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
+from memtui.core.samples import MemoryUse, Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
 from memtui.probes.disturbance import DisturbanceProbe
+from memtui.probes.memory_use import MemoryUseProbe
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pss import PssProbe
@@ -52,6 +53,7 @@ class TreeWindows:
         self._tree, self._reader, self._clock, self._outbox, self._warnings = tree, reader, clock, outbox, warnings
         self._together = together
         self._pss = PssProbe(max_overhead_ppm)
+        self._memory_use = MemoryUseProbe(self._pss)
         self._disturbance = DisturbanceProbe()
         self._resident_due_ns = 0
         self._parts, self._cuts = WindowParts(), 0  # cuts of the window in progress
@@ -59,6 +61,10 @@ class TreeWindows:
     def start(self) -> None:
         """Count disturbances of the target from here on."""
         self._disturbance.read(tuple(self._tree.processes))
+
+    def memory_use(self) -> tuple[MemoryUse, ...]:
+        """Return the resident memory of the tree, where it is due."""
+        return self._memory_use.poll(self._tree.processes)
 
     def close(self) -> None:
         """Release what reads disturbances."""

@@ -228,6 +228,12 @@ def _gpu_use(reader: ReportSource) -> Iterator[Row]:
         yield use.t_ns, pids[use.process], use.gpus_used, use.status, use.reason
 
 
+def _memory_use(reader: ReportSource) -> Iterator[Row]:
+    """Yield the resident memory of the tree, at each moment it was read."""
+    for use in reader.memory_use(0, 2**62):
+        yield use.t_ns, use.processes, use.rss_bytes, use.pss_bytes
+
+
 def _memory_limit(reader: ReportSource) -> Iterator[Row]:
     """Yield the limit of memory that left least, at each moment it was read."""
     for limit in reader.memory_limits(0, 2**62):
@@ -364,5 +370,6 @@ TABLES: dict[str, Table] = {
         ("t_ns", "cgroup", "limit_bytes", "used_bytes", "reclaimable_bytes", "swap_bytes", "left_bytes"),
         _memory_limit,
     ),
+    "memory_use": (("t_ns", "processes", "rss_bytes", "pss_bytes"), _memory_use),
     "events": (("t_ns", "kind", "text"), _events),
 }

@@ -17,19 +17,19 @@ LEAST_BYTES, LEAST_SHARE = 8 << 20, 0.03  # of a growth, and its share of what i
 USED_SHARE = 0.25  # of what was added: the working set grows by less where it is not used
 START_SHARE = 1 / 3  # of what is resident, in a minute: a program that grows faster is still starting ...
 STARTED_S = 300.0  # ... unless it is older than this
+MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes stop sharing memory
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def leak(recent: Recent) -> Check:
     """Return by how much resident memory grows while the working set does not, and where."""
-    subject = f"growth of {recent.resident_kind}"
+    kind, t_s, resident = recent.resident_series()
+    subject = f"growth of {kind}"
     if recent.too_short:
         return Check(RULE, f"{subject}: {recent.too_short}", measured=False)
-    finite = np.isfinite(recent.resident_bytes)
-    if not finite.any():
+    if not len(resident):
         return Check(RULE, f"{subject}: it is not known", measured=False)
-    t_s, resident = recent.t_s[finite], recent.resident_bytes[finite]
     low, high = size(float(resident.min())), size(float(resident.max()))
     between = f"{subject}: {low} to {high} in {span(recent.span_s)}"
     growth = growth_of(t_s, resident)
@@ -40,6 +40,8 @@ def leak(recent: Recent) -> Check:
         return Check(RULE, f"{between}, too little to tell")
     if growth.bytes_per_s * 60 > START_SHARE * resident[-1] and _age_s(recent) < STARTED_S:
         return Check(RULE, f"{between}: as fast as a program that starts")
+    if _newly_mapped_bytes(recent, growth) < MAPPED_SHARE * grown_bytes:
+        return Check(RULE, f"{between}, as processes stop sharing memory")
     used_bytes = _working_set_growth(recent, growth)
     if used_bytes is None:
         return Check(RULE, f"{between}; whether that is used again is not known", measured=False)
@@ -48,12 +50,19 @@ def leak(recent: Recent) -> Check:
     memory, tensors, in_files = _grown(recent, growth)
     if in_files:
         return Check(RULE, f"{between}, most of it mapped files, which the kernel can take back")
-    return Check(RULE, between, finding=_finding(recent, growth, memory, tensors))
+    return Check(RULE, between, finding=_finding(recent, growth, float(resident[-1]), memory, tensors))
 
 
 def _age_s(recent: Recent) -> float:
     """Return for how long the program has run: ticks count from the start of the machine, as the clock does."""
     return recent.end_ns / 1e9 - recent.source.hello.target.start_ticks / _TICKS
+
+
+def _newly_mapped_bytes(recent: Recent, growth: Growth) -> float:
+    """Return by how much the sum of RSS grew in the time of a growth."""
+    t_s, rss = recent.rss_series()
+    rss = rss[t_s >= t_s[-1] - growth.span_s]
+    return float(rss[-1] - rss[0])
 
 
 def _working_set_growth(recent: Recent, growth: Growth) -> float | None:
@@ -77,12 +86,12 @@ def _grown(recent: Recent, growth: Growth) -> tuple[tuple[GrownMemory, ...], tup
 
 
 def _finding(
-    recent: Recent, growth: Growth, memory: tuple[GrownMemory, ...], tensors: tuple[GrownTensors, ...]
+    recent: Recent, growth: Growth, now_bytes: float, memory: tuple[GrownMemory, ...], tensors: tuple[GrownTensors, ...]
 ) -> Finding:
-    kind, wss = recent.resident_kind, recent.wss_bytes[np.isfinite(recent.wss_bytes)]
+    wss = recent.wss_bytes[np.isfinite(recent.wss_bytes)]
     start = f"Memory grows by {rate(growth.bytes_per_s)}"
     sentence = (
-        f"{start} (now {size(float(recent.resident_bytes[np.isfinite(recent.resident_bytes)][-1]))}) while the working "
+        f"{start} (now {size(now_bytes)}) while the working "
         f"set stays at {size(float(np.median(wss)))}: what is added is not used again."
     )
     if tensors:
@@ -97,7 +106,7 @@ def _finding(
         )
     several = len({part.pid for part in memory}) > 1
     evidence = [
-        f"{kind} grew by {size(growth.bytes_per_s * growth.span_s)} in the last {span(growth.span_s)}, by "
+        f"resident memory grew by {size(growth.bytes_per_s * growth.span_s)} in the last {span(growth.span_s)}, by "
         f"{rate(growth.low_bytes_per_s)} to {rate(growth.high_bytes_per_s)} (95 %)",
         *(
             f"{part.name if part.name != ANONYMOUS else 'memory of an allocator (no file)'}"

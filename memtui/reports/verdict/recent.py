@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from memtui.analysis.memory_growth import LONGEST_S, SHORTEST_S
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, resident_bytes
 from memtui.core.page_set import PageSet
-from memtui.core.samples import Hello, MemoryLimit
+from memtui.core.samples import Hello, MemoryLimit, MemoryUse, Process
 from memtui.core.units import span
 from memtui.reports.post_mortem import TrainingSource
 from memtui.session.sample_table import SampleTable
@@ -32,6 +32,8 @@ class RecentSource(TrainingSource, Protocol):
     def hello(self) -> Hello: ...
     @property
     def samples(self) -> SampleTable: ...
+    def processes(self) -> list[Process]: ...
+    def memory_use(self, first_ns: int, last_ns: int) -> list[MemoryUse]: ...
     def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]: ...
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]: ...
     def vma_rss(self, sample: int) -> dict[int, int]: ...
@@ -90,6 +92,33 @@ class Recent:
     def too_short(self) -> str:
         """Why the time is too short for statements about growth; empty where it is not."""
         return "" if self.span_s >= SHORTEST_S else f"recorded for {span(self.span_s)}: from {span(SHORTEST_S)} on"
+
+    @cached_property
+    def uses(self) -> list[MemoryUse]:
+        """The resident memory of the tree in this time, read every two seconds; empty in sessions before format 15."""
+        return self.source.memory_use(self.end_ns - _SPAN_NS, self.end_ns + 1)
+
+    def resident_series(self) -> tuple[str, Floats, Floats]:
+        """Return (kind, f8[n] seconds before the end, f8[n] bytes) of resident memory, as densely as it is known."""
+        if all(use.processes == 1 for use in self.uses):
+            kind, sizes = RSS, [(use.t_ns, use.rss_bytes) for use in self.uses]
+        else:
+            kind, sizes = PSS, [(use.t_ns, use.pss_bytes) for use in self.uses if use.pss_bytes is not None]
+        if len(sizes) >= len(self.t_s) or (kind, self.resident_kind) == (PSS, SUM_OF_RSS):
+            return kind, *self._series(sizes)
+        finite = np.isfinite(self.resident_bytes)
+        return self.resident_kind, self.t_s[finite], self.resident_bytes[finite]
+
+    def rss_series(self) -> tuple[Floats, Floats]:
+        """Return (f8[n] seconds before the end, f8[n] bytes): the sum of the RSS, as densely as it is known."""
+        if len(self.uses) >= len(self.t_s):
+            return self._series([(use.t_ns, use.rss_bytes) for use in self.uses])
+        rss = self.source.samples.rss_bytes[self.windows]
+        return self.t_s[np.isfinite(rss)], rss[np.isfinite(rss)]
+
+    def _series(self, sizes: list[tuple[int, int]]) -> tuple[Floats, Floats]:
+        t_s = np.array([(t_ns - self.end_ns) / 1e9 for t_ns, _ in sizes])
+        return t_s, np.array([size_bytes for _, size_bytes in sizes], np.float64)
 
     @cached_property
     def resident_kind(self) -> str:

@@ -46,16 +46,21 @@ def untouched(recent: Recent) -> Check:
     touched = _Touched(recent, largest)
     if touched.windows < LEAST_WINDOWS or touched.span_s < LEAST_S:
         return Check(RULE, f"{subject}: seen for {span(touched.span_s)}: from {span(LEAST_S)} on", measured=False)
+    private_bytes = recent.processes[largest]["private_bytes"] if len(recent.processes) > 1 else None
+    if len(recent.processes) > 1 and private_bytes is None:
+        return Check(RULE, f"{subject}: what its processes share is not read yet", measured=False)
     edges = np.array([(row.start, row.end) for row in rows], np.uint64)
     by_row = np.array([resident[row.id] for row in rows], np.int64)
     idle_bytes = np.maximum(by_row - _inside_bytes(touched.pages, edges), 0)
     total_bytes = int(idle_bytes.sum())
+    if private_bytes is not None:  # other processes may touch the rest
+        total_bytes = min(total_bytes, private_bytes)
     what = f"{size(total_bytes)} of {size(held_bytes)} without a file not touched in {span(touched.span_s)}"
     if total_bytes < least_bytes:
         return Check(RULE, f"{subject}: {what}")
     if touched.late_bytes > STILL_SPREADS * total_bytes:
         return Check(RULE, f"{subject}: {what}, but the program is still reaching new memory")
-    return Check(RULE, f"{subject}: {what}", finding=_finding(rows, idle_bytes, held_bytes, touched))
+    return Check(RULE, f"{subject}: {what}", finding=_finding(rows, idle_bytes, total_bytes, held_bytes, touched))
 
 
 class _Touched:
@@ -99,8 +104,9 @@ def _inside_bytes(pages: PageSet, edges: NDArray[np.uint64]) -> NDArray[np.int64
     return bytes_
 
 
-def _finding(rows: list[VmaRow], idle_bytes: NDArray[np.int64], held_bytes: int, touched: _Touched) -> Finding:
-    total_bytes = int(idle_bytes.sum())
+def _finding(
+    rows: list[VmaRow], idle_bytes: NDArray[np.int64], total_bytes: int, held_bytes: int, touched: _Touched
+) -> Finding:
     share = percent(total_bytes / held_bytes)
     start = f"{size(total_bytes)} of {size(held_bytes)} ({share}) were not touched in the last {span(touched.span_s)}"
     most = [n for n in np.argsort(-idle_bytes, kind="stable")[:MOST_RANGES].tolist() if idle_bytes[n]]

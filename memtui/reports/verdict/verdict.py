@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memtui.analysis.memory_sentences import Forms
+from memtui.reports.verdict.leak import RULE as LEAK
 from memtui.reports.verdict.leak import leak
 from memtui.reports.verdict.out_of_memory import out_of_memory
 from memtui.reports.verdict.recent import Check, Finding, Recent, RecentSource, UnionCache
 from memtui.reports.verdict.recording_cost import recording_cost
 from memtui.reports.verdict.thrashing import thrashing
+from memtui.reports.verdict.unsharing import unsharing
 from memtui.reports.verdict.untouched import untouched
 
-RULES: tuple[Callable[[Recent], Check], ...] = (out_of_memory, thrashing, leak, untouched, recording_cost)
+RULES: tuple[Callable[[Recent], Check], ...] = (out_of_memory, thrashing, leak, unsharing, untouched, recording_cost)
 """The rules, what matters most first."""
 MOST_FINDINGS = 3
 
@@ -46,10 +48,12 @@ def last_verdict(source: RecentSource) -> Verdict | None:
 
 def verdict_lines(verdict: Verdict | None) -> list[str]:
     """Return the lines of the report: each finding and what to do, or that there is nothing to do."""
-    if verdict is None or not any(check.measured for check in verdict.checks):
+    if verdict is None:
         return []
     if findings := verdict.findings:
         return [f"verdict      {finding.sentence} {finding.action}" for finding in findings]
+    if not any(check.measured for check in verdict.checks if check.rule == LEAK):
+        return []  # too short to tell
     subjects = [check.looked_at.partition(":")[0] for check in verdict.checks if check.measured]
     return [f"verdict      nothing to do; looked at: {', '.join(subjects)}"]
 

@@ -204,6 +204,7 @@ class Presenter:
         tensors = self._tensors_view(index, traced, budget) if self.tensors_shown else TensorsView()
         self.shown = True
         self.verdicts.update(self.reader, index, moving=head.state in (State.LIVE, State.PLAYING))
+        self.complete = self.complete and not self.verdicts.due
         return MemoryView(
             header=self._header.view(head, processes, self._ticks.drawn(head.origin_ns, head.latest_ns)),
             graph=graph,

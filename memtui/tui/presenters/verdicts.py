@@ -1,4 +1,4 @@
-"""The verdict on a session at the cursor: computed when the cursor moves, seldom while it moves by itself."""
+"""The verdict on a session at the cursor: computed when the cursor rests, and seldom while it moves by itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 
 from memtui.analysis.memory_sentences import Forms
 from memtui.core.page_set import PageSet
+from memtui.core.samples import Process
 from memtui.reports.verdict.verdict import Verdict, finding_forms, verdict_at
 from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
@@ -19,6 +20,8 @@ class VerdictLog:
 
     def __init__(self) -> None:
         self._key: tuple[int, int] | None = None  # index and sample of the window
+        self._next: tuple[int, int] | None = None  # that of the last call
+        self.due = False  # the verdict is not that of the cursor: the next call, without another key, computes it
         self._at_s = 0.0
         self._pages = _Pages()
         self.verdict: Verdict | None = None
@@ -35,16 +38,17 @@ class VerdictLog:
             SessionError: the session is damaged.
         """
         if index < 0:
-            self._key = self.verdict = None
+            self._key = self._next = self.verdict = None
+            self.due = False
             return None
         key = index, int(reader.samples.sample[index])
         now_s = time.monotonic()
-        if key != self._key and (not moving or self.verdict is None or now_s - self._at_s >= LIVE_S):
-            self.verdict, self._key, self._at_s = (
-                verdict_at(_SessionSource(reader, key[1]), index, self._pages),
-                key,
-                now_s,
-            )
+        rests, self._next = key == self._next, key
+        late = self.verdict is None or now_s - self._at_s >= LIVE_S
+        self.due = key != self._key and not moving and not rests
+        if key != self._key and (late if moving else rests):
+            self._key, self._at_s = key, now_s
+            self.verdict = verdict_at(_SessionSource(reader, key[1]), index, self._pages)
         return self.verdict
 
     @property
@@ -68,12 +72,15 @@ class _SessionSource:
 
     def __init__(self, reader: Session, sample: int) -> None:
         self.hello, self.samples = reader.hello, reader.samples
-        self.memory_limits = reader.devices.memory_limits
+        self.memory_limits, self.memory_use = reader.devices.memory_limits, reader.devices.memory_use
         self.process_samples = reader.processes.samples
         self.vma_rss = reader.vmas.rss
         self.page_set = reader.pages.page_set
         self.training, self.training_progress = reader.training.progress, reader.training.details
         self._reader, self._sample = reader, sample
+
+    def processes(self) -> list[Process]:
+        return self._reader.processes.with_keys(self._reader.processes.present(self._sample, self._sample))
 
     def drawn_rows(self, process: int) -> list[VmaRow]:
         rows = self._reader.vmas.rows_of(self._reader.processes.present(self._sample, self._sample))

@@ -1,0 +1,123 @@
+"""Rule ``unsharing``: forked processes write to memory that they shared with their parent, and get copies of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memtui.analysis.limit_forecast import rate
+from memtui.core.units import size, span
+from memtui.reports.verdict.recent import Check, Finding, Floats, Recent
+
+RULE = "unsharing"
+LEAST_READINGS = 3
+LEAST_S = 20.0
+LEAST_BYTES = 64 << 20  # that stopped being shared
+LEAST_RISING = 0.75  # of the readings: copies that were made are not shared again
+STILL_SHARE = 0.5  # of the rate over all readings: what the last third of them has at least
+MOST_PROCESSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Readings:
+    """Readings of all processes of a tree, as long as these were the same: RSS and PSS, summed over them."""
+
+    samples: list[int]
+    t_s: Floats
+    rss_bytes: Floats
+    pss_bytes: Floats
+
+    @property
+    def copied_bytes(self) -> Floats:
+        """What stopped being shared since the first reading: PSS grows by it, and RSS does not."""
+        saved = self.rss_bytes - self.pss_bytes
+        return saved[0] - saved
+
+
+def unsharing(recent: Recent) -> Check:
+    """Return how much memory the processes of a tree stopped sharing, and how fast."""
+    subject = "memory that processes share"
+    readings = _readings(recent)
+    if readings is None:
+        return Check(RULE, f"{subject}: there is one process", measured=False)
+    if len(readings.t_s) < LEAST_READINGS or readings.t_s[-1] - readings.t_s[0] < LEAST_S:
+        count = f"{len(readings.t_s)} reading{'s' * (len(readings.t_s) != 1)}"
+        return Check(RULE, f"{subject}: {count} of the same processes, from {LEAST_READINGS} on", measured=False)
+    copied, t_s = readings.copied_bytes, readings.t_s
+    over_s = float(t_s[-1] - t_s[0])
+    what = f"{subject}: {size(float(readings.rss_bytes[-1] - readings.pss_bytes[-1]))} saved"
+    what += f", {size(max(float(copied[-1]), 0))} less than {span(over_s)} before"
+    third = max(len(copied) // 3, 1)
+    overall = float(copied[-1]) / over_s
+    lately = float(copied[-1] - copied[-1 - third]) / float(t_s[-1] - t_s[-1 - third])
+    rising = float((np.diff(copied) > 0).mean())
+    if copied[-1] < LEAST_BYTES or rising < LEAST_RISING or lately < STILL_SHARE * overall:
+        return Check(RULE, what)
+    start = f"Its processes stop sharing memory: they copy {rate(overall)}"
+    return Check(
+        RULE,
+        what,
+        finding=Finding(
+            f"{start}, {size(float(copied[-1]))} in the last {span(over_s)}.",
+            f"{start}.",
+            "A forked worker copies a page when it writes to it, and Python writes to an object when it counts the "
+            "references to it: keep the index of a data set in a numpy array, or in shared memory.",
+            (
+                *_by_process(recent, readings),
+                f"PSS: {size(float(readings.pss_bytes[0]))} to {size(float(readings.pss_bytes[-1]))}, while the sum of "
+                f"RSS went from {size(float(readings.rss_bytes[0]))} to {size(float(readings.rss_bytes[-1]))}",
+            ),
+        ),
+    )
+
+
+def _readings(recent: Recent) -> _Readings | None:
+    """Return the readings since the number of processes changed last; None where there is one process."""
+    if recent.uses:
+        if recent.uses[-1].processes == 1:
+            return None
+        others = [n for n, use in enumerate(recent.uses) if use.processes != recent.uses[-1].processes]
+        uses = [use for use in recent.uses[others[-1] + 1 if others else 0 :] if use.pss_bytes is not None]
+        ends_ns = recent.source.samples.end_ns[recent.windows]
+        after = np.searchsorted(ends_ns, [use.t_ns for use in uses]).clip(max=len(ends_ns) - 1)
+        return _Readings(
+            recent.source.samples.sample[recent.windows][after].tolist(),
+            np.array([(use.t_ns - recent.end_ns) / 1e9 for use in uses]),
+            np.array([use.rss_bytes for use in uses], np.float64),
+            np.array([use.pss_bytes for use in uses], np.float64),
+        )
+    samples, of = recent.source.samples, recent.windows
+    processes = samples.processes[of]
+    if processes[-1] == 1:
+        return None
+    changed = np.flatnonzero(processes != processes[-1])
+    first = int(changed[-1]) + 1 if len(changed) else 0
+    read_ns = samples.pss_ns[of][first:]
+    pss, rss = samples.pss_bytes[of][first:], samples.rss_bytes[of][first:]
+    # A reading stands in the windows after it, too: the first of them has the RSS of that time.
+    new = np.isfinite(read_ns) & np.isfinite(pss) & np.isfinite(rss)
+    new[1:] &= read_ns[1:] != read_ns[:-1]
+    index = np.flatnonzero(new)
+    numbers = samples.sample[of][first:][index].tolist()
+    return _Readings(numbers, recent.t_s[first:][index], rss[index], pss[index])
+
+
+def _by_process(recent: Recent, readings: _Readings) -> list[str]:
+    """Return what the processes that copied most have for themselves, at the first and at the last reading."""
+    source = recent.source
+    first, last = (
+        {row["process"]: row for row in source.process_samples(sample, sample) if row["private_bytes"] is not None}
+        for sample in (readings.samples[0], readings.samples[-1])
+    )
+    pids = {process.key: process.pid for process in source.processes()} if first else {}
+    grown = sorted(
+        ((last[key]["private_bytes"] - first[key]["private_bytes"], key) for key in first.keys() & last.keys()),
+        reverse=True,
+    )
+    lines = []
+    for more, key in grown[:MOST_PROCESSES]:
+        before, after = (size(rows[key]["private_bytes"]) for rows in (first, last))
+        if more > 0:
+            lines.append(f"pid {pids.get(key, '?')}: {before} to {after} of its own")
+    return lines

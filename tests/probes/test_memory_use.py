@@ -1,0 +1,125 @@
+"""Resident memory of a tree between windows: sums of what each process has, and nothing where one is not known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+
+import psutil
+import pytest
+
+from memtui.probes import memory_use
+from memtui.probes.memory_use import EVERY_NS, MemoryUseProbe
+from memtui.probes.pss import PssProbe, Rollup
+from memtui.session.session import Session
+from tests.support.cli import memtui
+from tests.support.live import needs_tracker, pattern
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Pss(PssProbe):
+    """Readings as a test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rollups: dict[int, Rollup] = {}
+        self.polled: list[list[int]] = []
+
+    def poll(self, pids):
+        self.polled.append(list(pids))
+
+    def of(self, pid):
+        return self.rollups.get(pid, Rollup(None))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [10**12]
+    monkeypatch.setattr(memory_use.time, "monotonic_ns", lambda: now[0])
+    return now
+
+
+def folder_of(proc, pid: int, pages: int) -> None:
+    (proc / str(pid)).mkdir()
+    (proc / str(pid) / "statm").write_text(f"9999 {pages} 5 1 0 7 0\n")
+
+
+def test_sums_are_read_every_two_seconds(tmp_path, clock):
+    folder_of(tmp_path, 1, 100)
+    folder_of(tmp_path, 2, 50)
+    pss = Pss()
+    probe = MemoryUseProbe(pss, tmp_path)
+    (use,) = probe.poll([1, 2])
+    assert (use.t_ns, use.processes, use.rss_bytes, use.pss_bytes) == (10**12, 2, 150 * PAGE_BYTES, None)
+    clock[0] += EVERY_NS - 1
+    assert probe.poll([1, 2]) == ()
+    clock[0] += 1
+    assert probe.poll([2])[0].rss_bytes == 50 * PAGE_BYTES
+    assert pss.polled == [[1, 2], [2]]
+
+
+def test_a_pss_is_given_once_and_of_all_processes_only(tmp_path, clock):
+    folder_of(tmp_path, 1, 100)
+    folder_of(tmp_path, 2, 50)
+    pss = Pss()
+    probe = MemoryUseProbe(pss, tmp_path)
+    sums = []
+    for second, readings in enumerate([{1: 70, 2: 30}, {}, {1: 71}, {1: 72, 2: 31}]):
+        pss.rollups |= {pid: replace(Rollup(size), t_ns=second + 1) for pid, size in readings.items()}
+        sums.append(probe.poll([1, 2])[0].pss_bytes)
+        clock[0] += EVERY_NS
+    assert sums == [100, None, None, 103]
+
+
+def test_nothing_is_said_where_a_process_ended_or_may_not_be_read(tmp_path, clock):
+    folder_of(tmp_path, 1, 100)
+    probe = MemoryUseProbe(Pss(), tmp_path)
+    assert probe.poll([1, 2]) == ()
+    clock[0] += EVERY_NS
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2" / "statm").write_text("")
+    assert probe.poll([1, 2]) == ()
+    clock[0] += EVERY_NS
+    assert probe.poll([]) == ()
+
+
+def test_a_tree_that_takes_long_to_read_is_read_seldom(tmp_path, monkeypatch):
+    times = iter([0, 10**8, 10**11 - 1, 10**11, 10**11 + 1])
+    monkeypatch.setattr(memory_use.time, "monotonic_ns", lambda: next(times) + 10**12)
+    folder_of(tmp_path, 1, 100)
+    probe = MemoryUseProbe(Pss(), tmp_path)
+    assert len(probe.poll([1])) == 1
+    assert probe.poll([1]) == ()
+    assert len(probe.poll([1])) == 1
+
+
+def test_it_is_the_rss_of_a_real_process():
+    words = [sys.executable, "-c", "print('ready', flush=True); input()"]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout.readline() == b"ready\n"
+        (use,) = MemoryUseProbe(PssProbe()).poll([child.pid])
+        assert use.rss_bytes == pytest.approx(psutil.Process(child.pid).memory_info().rss, rel=0.1)
+    finally:
+        child.communicate(b"\n")
+
+
+@needs_tracker
+def test_a_recording_with_long_windows_has_readings_between_them(tmp_path):
+    path = tmp_path / "s.memtui"
+    with pattern("loop", "--pages", 3000) as truth:
+        done = memtui("record", truth["pid"], "--interval", "6", "--duration", "7", "-o", path)
+        assert done.returncode == 0, done.stderr
+    session = Session(path)
+    try:
+        uses = session.devices.memory_use(0, 2**62)
+        assert len(session.samples) < len(uses) <= 5
+        assert all(use.processes == 1 and use.rss_bytes > 3000 * PAGE_BYTES for use in uses)
+        apart_s = [(b.t_ns - a.t_ns) / 1e9 for a, b in pairwise(uses)]
+        assert all(gap > 1.9 for gap in apart_s), apart_s
+    finally:
+        session.close()
