@@ -72,7 +72,7 @@ class VmaRowCache:
     def _add_whole(self, processes: set[int]) -> None:
         """Add all rows of processes of which none is here."""
         for process in self._spans.keys() & processes:
-            self._add(self._read("vma.process = ? AND vma.id BETWEEN ? AND ?", process, *self._spans[process]))
+            self._add(self._read("vma.id BETWEEN ? AND ? AND vma.process = ?", *self._spans[process], process))
         scanned = {process for process in processes if process <= self._complete_after} - self._spans.keys()
         for condition, keys in one_of("vma.process", scanned):
             self._add(self._read(condition, *keys))

@@ -625,7 +625,7 @@ async def test_header_ended_says_why():
 
 
 async def test_footer_keeps_the_important_keys():
-    text = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 200, 1)
+    text = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 210, 1)
     assert "rec 2.00 MiB x.memtui" in text
     narrow = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 60, 1)
     assert all(part in narrow for part in ("space pause", "? help", "q quit"))

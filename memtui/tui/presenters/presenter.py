@@ -203,8 +203,10 @@ class Presenter:
         reuse = self._reuse_view(sample, budget)
         tensors = self._tensors_view(index, traced, budget) if self.tensors_shown else TensorsView()
         self.shown = True
-        self.verdicts.update(self.reader, index, moving=head.state in (State.LIVE, State.PLAYING))
-        self.complete = self.complete and not self.verdicts.due
+        moving = head.state in (State.LIVE, State.PLAYING)
+        if self.complete or moving:  # the picture comes first
+            self.verdicts.update(self.reader, index, moving=moving)
+            self.complete = not self.verdicts.due and self.complete
         return MemoryView(
             header=self._header.view(head, processes, self._ticks.drawn(head.origin_ns, head.latest_ns)),
             graph=graph,
