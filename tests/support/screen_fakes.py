@@ -144,6 +144,7 @@ class FakeSession:
         self.training = SimpleNamespace(
             progress=self._training, devices=self._training_devices, networks=self._trainings, details=None
         )
+        self.allocations = SimpleNamespace(steps=list, driver_memory=list)
         self.tensors = SimpleNamespace(starts=self._tensor_places)
         self.refresh()
 

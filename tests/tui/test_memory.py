@@ -276,7 +276,7 @@ async def test_footer_click():
     async with running() as d:
         line = screen_lines(d.app)[-1]
         assert "flush" not in d.text
-        await d.pilot.click(offset=(line.index("details"), 35))
+        await d.pilot.click(offset=(line.index("h how"), 35))
         await d.until(lambda: "tracker pagetable" in d.text)
 
 
