@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from memtui.analysis import memory_growth
 from memtui.cli.main import main
 from memtui.core.samples import MemoryLimit
 from memtui.reports.redact import open_source
 from memtui.reports.source import Source
-from memtui.reports.verdict import leak, out_of_memory, recent, recording_cost, thrashing, unsharing, untouched
+from memtui.reports.verdict import leak, out_of_memory, recording_cost, thrashing, unsharing, untouched
 from memtui.reports.verdict.recent import Check, Recent
 from memtui.reports.verdict.verdict import RULES, Verdict, finding_forms, last_verdict, verdict_at, verdict_lines
 from tests.support.growing_sessions import GIB, MIB, START_S, S, appending, filling, pages, session_of, steady, tree_of
@@ -64,6 +65,14 @@ def test_what_is_not_a_leak(tmp_path, resident, why):
     assert check.finding is None
     assert check.measured
     assert why in check.looked_at
+
+
+def test_a_redacted_report_has_the_same_verdict(tmp_path):
+    """Files have labels in place of paths there."""
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 20, 600 + n), lambda n: pages((10, 10, 0)))
+    with closing(Source(path)) as plain, closing(open_source(path, redact=True)) as redacted:
+        assert last_verdict(redacted) == last_verdict(plain)
+        assert last_verdict(plain).findings == []
 
 
 def test_a_program_that_loads_its_data_is_not_a_leak_while_it_is_young(tmp_path):
@@ -412,7 +421,7 @@ def test_the_guide_lists_every_rule_and_its_thresholds():
         f"{thrashing.FAULTS_PER_S:.0f} pages a second",
         f"{thrashing.FULL_SHARE:.0%}".replace("%", " %"),
         f"{recording_cost.MOST_TIMES} times",
-        f"{recent.LONGEST_S / 60:.0f} minutes",
-        f"{recent.SHORTEST_S:.0f} s",
+        f"{memory_growth.LONGEST_S / 60:.0f} minutes",
+        f"{memory_growth.SHORTEST_S:.0f} s",
     ):
         assert text in guide, text

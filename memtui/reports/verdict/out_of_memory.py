@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memtui.analysis.limit_forecast import whose_limit
 from memtui.core.units import size, span
-from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms, limit_summary
+from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms
 from memtui.reports.verdict.recent import Check, Finding, Recent
 
 RULE = "oom"
@@ -13,7 +13,7 @@ SOON_S = 3600.0  # until when there is still time to finish something
 
 def out_of_memory(recent: Recent) -> Check:
     """Return when the limit that leaves least memory is reached."""
-    limit = limit_summary(recent.limits)
+    limit = recent.limit
     if limit is None:
         return Check(RULE, "limit of memory: not read", measured=False)
     used = f"{size(limit.needed_bytes)} of the {size(limit.limit_bytes)} of {whose_limit(limit.cgroup)} in use"

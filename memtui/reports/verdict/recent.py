@@ -10,11 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.memory_growth import LONGEST_S, SHORTEST_S
+from memtui.analysis.memory_growth import SHORTEST_S
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, resident_bytes
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Hello, MemoryLimit, MemoryUse, Process
 from memtui.core.units import span
+from memtui.reports.memory_limit import SPAN_NS, LimitSummary, limit_summary
 from memtui.reports.post_mortem import TrainingSource
 from memtui.session.sample_table import SampleTable
 from memtui.session.vma_row import VmaRow
@@ -22,7 +23,6 @@ from memtui.session.vma_row import VmaRow
 Floats = NDArray[np.float64]
 UnionCache = MutableMapping[tuple[int, int, int, int], PageSet | None]
 """Pages touched in some windows, by process, first and last sample, and their number."""
-_SPAN_NS = round(LONGEST_S * 1e9)
 
 
 class RecentSource(TrainingSource, Protocol):
@@ -76,7 +76,7 @@ class Recent:
         samples = source.samples
         self.source = source
         self.end_ns = int(samples.end_ns[index])
-        first = min(int(samples.end_ns.searchsorted(self.end_ns - _SPAN_NS)), index)
+        first = min(int(samples.end_ns.searchsorted(self.end_ns - SPAN_NS)), index)
         self.windows = slice(first, index + 1)
         self.sample = int(samples.sample[index])
         ends_ns = samples.end_ns[self.windows]
@@ -96,7 +96,7 @@ class Recent:
     @cached_property
     def uses(self) -> list[MemoryUse]:
         """The resident memory of the tree in this time, read every two seconds; empty in sessions before format 15."""
-        return self.source.memory_use(self.end_ns - _SPAN_NS, self.end_ns + 1)
+        return self.source.memory_use(self.end_ns - SPAN_NS, self.end_ns + 1)
 
     def resident_series(self) -> tuple[str, Floats, Floats]:
         """Return (kind, f8[n] seconds before the end, f8[n] bytes) of resident memory, as densely as it is known."""
@@ -139,10 +139,10 @@ class Recent:
         return self.source.samples.wss_bytes[self.windows]
 
     @cached_property
-    def limits(self) -> list[MemoryLimit]:
-        """The limits of memory that were read in this time. Those of the last window may be read after its end."""
+    def limit(self) -> LimitSummary | None:
+        """The limit of memory in this time, of which the last window may be read after its end; None: not read."""
         at_end = self.sample == self.source.samples.newest
-        return self.source.memory_limits(self.end_ns - _SPAN_NS, 2**62 if at_end else self.end_ns + 1)
+        return limit_summary(self.source.memory_limits(self.end_ns - SPAN_NS, 2**62 if at_end else self.end_ns + 1))
 
     def process_samples(self, seconds: float) -> list[dict[str, Any]]:
         """Return the scalars of each process in the windows that ended in the last ``seconds``."""
@@ -182,5 +182,8 @@ def union(sets: Iterable[PageSet]) -> PageSet:
 
 
 def is_anonymous(row: VmaRow) -> bool:
-    """Return whether memory of a row has no file: heaps, stacks, and what an allocator maps."""
-    return not row.name.startswith("/")
+    """Return whether memory of a row has no file: heaps, stacks, and what an allocator maps.
+
+    The kernel's own names have brackets; a file has a path, or a label where a report is redacted.
+    """
+    return not row.name or row.name.startswith("[")

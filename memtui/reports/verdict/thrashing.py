@@ -8,7 +8,6 @@ import numpy as np
 
 from memtui.analysis.limit_forecast import whose_limit
 from memtui.core.units import size, span
-from memtui.reports.memory_limit import limit_summary
 from memtui.reports.verdict.recent import Check, Finding, Floats, Recent
 
 RULE = "thrashing"
@@ -29,7 +28,7 @@ def thrashing(recent: Recent) -> Check:
     what = f"{subject}: {rate_per_s:.0f} a second in the median of the last {span(min(LOOKED_S, recent.span_s))}"
     if (rates >= FAULTS_PER_S).mean() < LEAST_SHARE:
         return Check(RULE, what)
-    limit = limit_summary(recent.limits)
+    limit = recent.limit
     if limit is None:
         return Check(RULE, f"{what}; the limit of memory is not known", measured=False)
     full_bytes = limit.needed_bytes + limit.reclaimable_bytes
