@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from memtui.tui.screens.layout import too_small
 from memtui.tui.screens.presenter_thread import Action
-from memtui.widgets.label import Notice
+from memtui.widgets.label import Notice, TextLine
 from memtui.widgets.table import Listing
 
 
@@ -87,7 +87,7 @@ class FollowingScreen(PartsScreen):
 
 
 class CursorScreen(PartsScreen):
-    """A screen with a list, and with the time axis and the cursor of the memory screen."""
+    """A screen with a list between two lines, and with the time axis and the cursor of the memory screen."""
 
     REFRESH_S: ClassVar[float] = 1.0
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -109,6 +109,14 @@ class CursorScreen(PartsScreen):
         """Take ``submit``, which runs an action in the thread of the presenter, and the list."""
         super().__init__()
         self._submit, self.rows = submit, rows
+        self.head, self.foot = TextLine("title", id="header"), TextLine("dim", id="footer")
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.rows, self.foot
+
+    def share_rows(self, height: int) -> None:
+        self.rows.styles.height = max(3, height - 2)
 
     def find(self) -> None:
         """Have the thread of the presenter find the data of the cursor, and post it as a message."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widget import Widget
 
 from memtui.core.call_stacks import Frame
 from memtui.tui.presenters import Presenter
@@ -16,7 +15,6 @@ from memtui.tui.screens.parts_screen import CursorScreen
 from memtui.tui.screens.presenter_thread import Action
 from memtui.tui.screens.stack_lists import CALLS, call_rows
 from memtui.widgets import text
-from memtui.widgets.label import TextLine
 from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.stacks import GROUPS, StacksView, StackUseRow
 
@@ -62,15 +60,6 @@ class StacksScreen(CursorScreen):
         self._log = StackLog()
         self._view = StacksView(GROUPS[0], note=_LOOKING)
         self._opened: _Opened | None = None  # the stack whose calls are listed
-        self.head = TextLine("title", id="header")
-        self.foot = TextLine("dim", id="footer")
-
-    @property
-    def parts(self) -> Sequence[Widget]:
-        return self.head, self.rows, self.foot
-
-    def share_rows(self, height: int) -> None:
-        self.rows.styles.height = max(3, height - 2)
 
     def find(self) -> None:
         def view(presenter: Presenter) -> None:

@@ -16,7 +16,6 @@ from memtui.tui.presenters.training import TrainingLog
 from memtui.tui.screens.parts_screen import CursorScreen
 from memtui.tui.screens.presenter_thread import Action
 from memtui.widgets import text
-from memtui.widgets.label import TextLine
 from memtui.widgets.learning_chart import LearningChart
 from memtui.widgets.panel import Panel
 from memtui.widgets.table import Column, Listing, ListingView, Row
@@ -62,10 +61,8 @@ class TrainingScreen(CursorScreen):
         super().__init__(submit, Listing(ListingView("by kind", _COLUMNS, counted=False)))
         self._log = TrainingLog()
         self._view: TrainingView | None = None
-        self.head = TextLine("title", id="header")
         self.learning = LearningChart()
         self.chart = UsageChart()
-        self.foot = TextLine("dim", id="footer")
 
     @property
     def parts(self) -> Sequence[Widget]:

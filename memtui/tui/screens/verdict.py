@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widget import Widget
 
 from memtui.reports.verdict.verdict import Verdict
 from memtui.tui.presenters import Presenter
 from memtui.tui.screens.parts_screen import CursorScreen
 from memtui.tui.screens.presenter_thread import Action
 from memtui.widgets import text
-from memtui.widgets.label import TextLine
 from memtui.widgets.table import Column, Listing, ListingView, Row
 
 _LOOKING = "looking ..."
@@ -46,15 +44,6 @@ class VerdictScreen(CursorScreen):
         self._verdict: Verdict | None = None
         self._time_s: float | None = None
         self._note = _LOOKING
-        self.head = TextLine("title", id="header")
-        self.foot = TextLine("dim", id="footer")
-
-    @property
-    def parts(self) -> Sequence[Widget]:
-        return self.head, self.rows, self.foot
-
-    def share_rows(self, height: int) -> None:
-        self.rows.styles.height = max(3, height - 2)
 
     def find(self) -> None:
         def view(presenter: Presenter) -> None:
