@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from memtui.core.procfs import PROC
 from memtui.core.samples import MemoryUse
-from memtui.probes.pss import PssProbe
+from memtui.probes.pss import PssProbe, rss_bytes_of
 
 EVERY_NS = 2_000_000_000
 REST = 1000  # times what reading took: at most 0.1 % of a CPU, of a tree of thousands of processes, too
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class MemoryUseProbe:
@@ -43,7 +41,7 @@ class MemoryUseProbe:
     def _rss_bytes(self, pid: int) -> int | None:
         """Return the RSS; None where the process ended, or may not be read."""
         try:
-            return int((self._proc / str(pid) / "statm").read_bytes().split()[1]) * _PAGE_BYTES
+            return rss_bytes_of(self._proc / str(pid))
         except (OSError, ValueError, IndexError):
             return None
 

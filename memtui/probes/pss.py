@@ -90,7 +90,7 @@ class PssProbe:
     def _read(self, pid: int) -> Rollup:
         folder = self._proc / str(pid)
         try:
-            resident_bytes = int((folder / "statm").read_bytes().split()[1]) * _PAGE_BYTES
+            resident_bytes = rss_bytes_of(folder)
             expected_ns = resident_bytes * self._ns_per_byte
             if expected_ns > LONGEST_NS:
                 return Rollup(None, None, f"reading it would lock its mappings for about {duration(expected_ns / 1e9)}")
@@ -106,6 +106,11 @@ class PssProbe:
             return Rollup(None, None, "smaps_rollup may not be read: root may")
         except (OSError, ValueError, IndexError) as error:
             return Rollup(None, None, f"smaps_rollup: {error}")
+
+
+def rss_bytes_of(folder: Path) -> int:
+    """Return the resident bytes of the process of a folder of ``/proc``. Raises OSError, ValueError and IndexError."""
+    return int((folder / "statm").read_bytes().split()[1]) * _PAGE_BYTES
 
 
 def parse_rollup(text: bytes) -> Rollup:
