@@ -21,6 +21,7 @@ _RANKS = {
     "LOCAL_RANK": (b"LOCAL_RANK", b"OMPI_COMM_WORLD_LOCAL_RANK", b"MPI_LOCALRANKID"),
 }
 _NUMBER = re.compile(rb"\d{1,6}")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STATUS_BYTES = 16384  # at once
 _STAT_BYTES = 4096  # more than 52 numbers and a name can take
 PF_EXITING, PF_KTHREAD = 0x00000004, 0x00200000  # include/linux/sched.h
@@ -35,6 +36,11 @@ def state_of(tid: int) -> str:
         return Path(f"/proc/{tid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
         return ""
+
+
+def rss_bytes_of(folder: Path) -> int:
+    """Return the resident bytes of the process of a folder of ``/proc``. Raises OSError, ValueError and IndexError."""
+    return int((folder / "statm").read_bytes().split()[1]) * _PAGE_BYTES
 
 
 def has_ended(tid: int) -> bool:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from memtui.core.procfs import PROC
+from memtui.core.procfs import PROC, rss_bytes_of
 from memtui.core.samples import MemoryUse
-from memtui.probes.pss import PssProbe, rss_bytes_of
+from memtui.probes.pss import PssProbe
 
 EVERY_NS = 2_000_000_000
 REST = 1000  # times what reading took: at most 0.1 % of a CPU, of a tree of thousands of processes, too

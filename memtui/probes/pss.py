@@ -7,14 +7,13 @@ seldom as its cost demands, and not at all where it would take long.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from memtui.core.procfs import PROC
+from memtui.core.procfs import PROC, rss_bytes_of
 from memtui.core.units import duration
 
 SHARE = 0.002  # of the time, for reading
@@ -23,7 +22,6 @@ LEAST_APART_NS = 1_000_000_000
 LONGEST_NS = 250_000_000  # of reading one process, whose mappings are locked meanwhile
 USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
 _EXAMPLE_BYTES = 64 << 20  # of a smaller process the time is not measured
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CHANGED = "processes began or ended since it was read last"
 NOT_READ = "not read yet"
 _SIZES = re.compile(rb"^(Pss|Private_Clean|Private_Dirty|Private_Hugetlb|Swap): *(\d+) kB$", re.MULTILINE)
@@ -106,11 +104,6 @@ class PssProbe:
             return Rollup(None, None, "smaps_rollup may not be read: root may")
         except (OSError, ValueError, IndexError) as error:
             return Rollup(None, None, f"smaps_rollup: {error}")
-
-
-def rss_bytes_of(folder: Path) -> int:
-    """Return the resident bytes of the process of a folder of ``/proc``. Raises OSError, ValueError and IndexError."""
-    return int((folder / "statm").read_bytes().split()[1]) * _PAGE_BYTES
 
 
 def parse_rollup(text: bytes) -> Rollup:

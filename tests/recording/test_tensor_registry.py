@@ -83,3 +83,41 @@ def test_the_data_of_a_loader_is_named_in_the_report(tmp_path):
     assert "(97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)" in format_report(
         build_report(tmp_path / "s.memtui")
     )
+
+
+LATER = """
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __init__(self, count):
+        self.rows = torch.randint(0, 50, (count, 64))
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, index):
+        return self.rows[index]
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Embedding(50, 32), nn.Flatten(), nn.Linear(64 * 32, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for count in (1000, 200000):
+    end_s = time.monotonic() + 3
+    for batch in DataLoader(Rows(count), batch_size=16):
+        if time.monotonic() > end_s:
+            break
+        loss = model(batch).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_data_that_come_while_steps_are_traced_are_named_too(tmp_path):
+    done, report = traced(tmp_path, sys.executable, script(tmp_path, LATER), every=10)
+    assert done.returncode == 0, done.stderr
+    most = report["allocations"]["at_peak"]["most_unknown"]
+    assert most == {"part": "int64[200000, 64] of Rows.rows", "size_bytes": 200000 * 64 * 8}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import time
 import weakref
@@ -15,11 +16,15 @@ import torch
 from torch import nn
 
 from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.core.procfs import PROC, rss_bytes_of
 from memtui.core.tracer_messages import MAIN_MEMORY
 
 WEIGHTS, GRADIENTS, ACTIVATIONS, OPTIMISER_STATE, INPUTS, BUFFERS, TEMPORARIES, UNKNOWN = range(len(CATEGORIES))
+_TENSORS = (torch.Tensor, nn.Parameter)  # the tensors inside a subclass are among them
 _MOST_IN_ATTRIBUTE = 64  # of a data set: a list of thousands of samples is not searched
-_REST_FACTOR = 100  # a search is repeated after this many times its duration
+_REST_FACTOR = 100  # a search is repeated after this many times its duration ...
+_REST_FACTOR_GROWN = 10  # ... or after this many, where resident memory grew by more than this share since then
+_GROWN_SHARE = 0.05
 
 
 class Storage(NamedTuple):
@@ -168,28 +173,34 @@ def device_of(tensor: torch.Tensor) -> str:
 class LastingTensors:
     """Plain tensors and parameters that Python references for longer than a step.
 
-    Only the garbage collector lists them, which takes some tens of milliseconds. So they are listed now and then, and
-    only tensors of the last list that still exist count: a batch is not among them.
+    Only the garbage collector lists them, which takes some tens of milliseconds. So they are listed now and then, sooner
+    where memory grew (a data set was loaded), and only tensors of the last list that still exist count: a batch is not
+    among them.
     """
 
     def __init__(self) -> None:
         self._tensors: list[weakref.ref[torch.Tensor]] = []
         self._datasets: list[weakref.ref[Any]] = []
-        self._next_ns = 0
+        self._ended_ns = self._took_ns = self._rss_bytes = 0  # the last search, and what was resident then
 
     def now(self) -> list[torch.Tensor]:
         """Return the lasting tensors; to be called when a step begins or ends."""
         start_ns = time.monotonic_ns()
         lasting = [tensor for ref in self._tensors if (tensor := ref()) is not None]
-        if start_ns >= self._next_ns:
-            tensor_types = (torch.Tensor, nn.Parameter)  # the tensors inside a subclass are among them
-            objects = gc.get_objects()
-            self._tensors = [weakref.ref(candidate) for candidate in objects if type(candidate) in tensor_types]
-            self._datasets = _datasets_in(objects)
-            del objects
-            end_ns = time.monotonic_ns()
-            self._next_ns = end_ns + (end_ns - start_ns) * _REST_FACTOR
+        if self._is_due(start_ns):
+            listed = _tensors_and_datasets()
+            self._tensors = [weakref.ref(item) for item in listed if type(item) in _TENSORS]
+            self._datasets = _references(item for item in listed if type(item) not in _TENSORS)
+            del listed
+            self._ended_ns, self._rss_bytes = time.monotonic_ns(), _rss_bytes()
+            self._took_ns = self._ended_ns - start_ns
         return lasting
+
+    def _is_due(self, now_ns: int) -> bool:
+        rested_ns = now_ns - self._ended_ns
+        if rested_ns >= _REST_FACTOR * self._took_ns:
+            return True
+        return rested_ns >= _REST_FACTOR_GROWN * self._took_ns and _rss_bytes() > (1 + _GROWN_SHARE) * self._rss_bytes
 
     def holders(self) -> dict[int, str]:
         """Return the attribute of a data set by address of its tensors now: "TensorDataset.tensors"."""
@@ -205,29 +216,38 @@ class LastingTensors:
         return names
 
 
-class _Datasets(dict[type, bool]):
-    """Whether a type is one of data sets; runs no code of the program."""
+def _rss_bytes() -> int:
+    """Return what is resident of this process; 0 where that cannot be read."""
+    try:
+        return rss_bytes_of(PROC / "self")
+    except (OSError, ValueError, IndexError):
+        return 0
 
-    def __init__(self, base: type) -> None:
-        super().__init__()
-        self._base = base
+
+class _Wanted(dict[type, bool]):
+    """Whether a type is one of plain tensors or of data sets; runs no code of the program."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(_TENSORS, True))
+        self._dataset = getattr(sys.modules.get("torch.utils.data"), "Dataset", None)
 
     def __missing__(self, kind: type) -> bool:
-        self[kind] = self._base in kind.__mro__
+        self[kind] = self._dataset in kind.__mro__
         return self[kind]
 
 
-def _datasets_in(objects: list[Any]) -> list[weakref.ref[Any]]:
-    module = sys.modules.get("torch.utils.data")
-    base = getattr(module, "Dataset", None)
-    if not isinstance(base, type):
-        return []
-    is_dataset, datasets = _Datasets(base), []
-    for candidate in objects:
-        if is_dataset[type(candidate)]:
-            with suppress(TypeError):  # a class with slots may not allow it
-                datasets.append(weakref.ref(candidate))
-    return datasets
+def _tensors_and_datasets() -> list[Any]:
+    """Return the plain tensors and data sets among all objects, in one pass without Python code for each object."""
+    objects = gc.get_objects()
+    return list(itertools.compress(objects, map(_Wanted().__getitem__, map(type, objects))))
+
+
+def _references(objects: Iterable[Any]) -> list[weakref.ref[Any]]:
+    references = []
+    for item in objects:
+        with suppress(TypeError):  # a class with slots may not allow it
+            references.append(weakref.ref(item))
+    return references
 
 
 class _StorageRef(weakref.ref[Any]):

@@ -151,6 +151,8 @@ class Tracer:
         if self._steps < FIRST:
             self._lasting.now()
             return
+        if (self._steps + 1 - FIRST) % self._every == 0:
+            self._lasting.now()  # what lasts until the step that is recorded next
         if (self._steps - FIRST) % self._every == 0:
             self._find_roots()
             if torch_private.problem():
