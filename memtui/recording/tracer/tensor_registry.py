@@ -173,9 +173,9 @@ def device_of(tensor: torch.Tensor) -> str:
 class LastingTensors:
     """Plain tensors and parameters that Python references for longer than a step.
 
-    Only the garbage collector lists them, which takes some tens of milliseconds. So they are listed now and then, sooner
-    where memory grew (a data set was loaded), and only tensors of the last list that still exist count: a batch is not
-    among them.
+    Only the garbage collector lists them, which takes some tens of milliseconds. So they are listed now and then, and
+    sooner where memory grew (a data set was loaded). Only tensors of the last list that still exist count: a batch is
+    not among them.
     """
 
     def __init__(self) -> None:
