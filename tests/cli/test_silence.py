@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -19,11 +20,14 @@ from memtui.recording.control import Ended
 from memtui.recording.registry import Running
 from memtui.session.file_format import SessionError
 from memtui.tui import app, terminal, watch
+from tests.support.live import needs_tracker
+from tests.support.memory_logs import mxnet_log
 from tests.support.placement_profiles import written
+from tests.support.repository import ROOT
 from tests.support.sessions import messages, write_session
 
 LONGEST_S = 10.0  # only without the line
-SESSION, PROFILE, NEW, PID = "SESSION", "PROFILE", "NEW", "PID"  # in place of a path, and of a PID
+SESSION, PROFILE, LOG, NEW, PID = "SESSION", "PROFILE", "LOG", "NEW", "PID"  # in place of a path, and of a PID
 
 
 class Slowed:
@@ -57,7 +61,8 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("silence")
     session = write_session(folder / "s.memtui", messages(5))
     written(folder / "p.memtui")
-    return {SESSION: str(session), PROFILE: str(folder / "p.memtui")}
+    (folder / "rnn.log").write_bytes(mxnet_log())
+    return {SESSION: str(session), PROFILE: str(folder / "p.memtui"), LOG: str(folder / "rnn.log")}
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +95,14 @@ def nothing(*_: Any, **__: Any) -> list[Any]:
         ),
         (("export", SESSION, "--to", "csv", "-o", NEW), "memtui.reports.export.export", nothing, "writing csv into "),
         (("import", SESSION, "-o", NEW), "memtui.formats.command.import_all", nothing, "reading"),
+        (("breakdown", LOG), "memtui.reports.breakdown.command.read", None, "reading"),
+        (
+            ("place", "compare", PROFILE),
+            "memtui.placement.command.comparisons",
+            nothing,
+            "comparing ways of timing in ",
+        ),
+        (("place", "solve", PROFILE, "--ratio", "1:1"), "memtui.placement.command.find", None, "solving "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -182,3 +195,46 @@ def test_a_session_that_its_recorder_has_not_begun_says_so(tmp_path, monkeypatch
     with pytest.raises(SessionError):
         app.run_viewer(tmp_path / "s.memtui", live=True, verb="attach")
     assert slowed.is_written
+
+
+STEPS = """
+import time
+for step in range(10**6):
+    print("step", step, flush=True)
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "doing"),
+    [
+        (("train", "fcReLu", "--epochs", "1"), "training"),
+        (("tune", "fcReLu", "--grid", "type=BP,DFAMEM", "--set", "epochs=1"), "training"),
+        (("study", "filters", "--quick", "--cpus", "1", "-o", NEW, "--", "sleep", "1"), "filters"),
+        pytest.param(("calibrate", PID, "--blocks", "1", "--seconds", "1"), "watching process ", marks=needs_tracker),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_command_whose_child_works_says_what_it_does(argv, doing, tmp_path):
+    """The same line, and the same short time, in each of its processes."""
+    hurry = "from memtui.core import progress_line\nprogress_line.LOG_EVERY_S = 0.01\n"
+    (tmp_path / "sitecustomize.py").write_text(hurry)
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen([sys.executable, "-c", STEPS], stdout=log) as target:
+        try:
+            while b"step 3" not in (tmp_path / "log").read_bytes():
+                time.sleep(0.01)
+            words = {NEW: str(tmp_path / "new"), PID: str(target.pid)}
+            done = subprocess.run(
+                [sys.executable, "-m", "memtui", *(words.get(word, word) for word in argv)],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": path, "XDG_STATE_HOME": str(tmp_path / "state")},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
+            )
+        finally:
+            target.kill()
+    lines = done.stderr.splitlines()
+    assert any(line.startswith(f"memtui {argv[0]}: {doing}") for line in lines), (done.returncode, lines[-5:])
