@@ -69,3 +69,7 @@ def test_the_mean_of_columns():
     one, two = np.array([0.0, 0.5], np.float32), np.array([1.0, 0.5], np.float32)
     assert mean_column([one]) is one
     assert mean_column([one, two]).tolist() == [0.5, 0.5]
+    unknown = np.array([np.nan, np.nan], np.float32)
+    partly = np.array([0.5, np.nan], np.float32)
+    assert mean_column([one, partly, unknown])[0] == (one[0] + partly[0]) / 2
+    assert np.isnan(mean_column([unknown] * 3)).all()

@@ -1,15 +1,20 @@
 """The picture of the heat map: columns, of more windows than columns from stored sums, layouts, zoom and cursor."""
 
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from memtui.analysis.heat_map import bin_column
-from memtui.core.samples import End
+from memtui.core.block_sample import PARTS, BlockSample
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT
+from memtui.core.samples import End, Options, Process, ProcessWindow, VmaTable, Window
 from memtui.session.page_reader import PageReader
 from memtui.session.session import Session
 from memtui.tui.presenters import heat_map
+from memtui.tui.presenters.address_cursor import SUBROWS
 from memtui.tui.presenters.heat_map import HeatColumns
 from memtui.tui.presenters.presenter import Presenter, Room
 from tests.support import sessions
@@ -224,3 +229,35 @@ def test_panning_without_a_zoom_moves_the_cursor(heat):
     assert row == heat._stack.row_after(0, heat._stack.rows // 2)
     heat.pan(-0.001)
     assert heat._stack.row_of(heat.cursor) == heat._stack.row_after(row, -1)
+
+
+def test_a_sampled_heat_map_is_an_estimate_of_the_whole_one(tmp_path):
+    """Half of each block is accessed: so says the mean of windows that read a tenth of the blocks each."""
+    block_pages, blocks = BLOCK_BYTES // PAGE_BYTES, 32
+    pages = (sessions.DATA >> PAGE_SHIFT) + np.arange(blocks * block_pages, dtype=np.uint64)
+    accessed, sample = PageSet.from_pages(pages[pages % 2 == 0]), BlockSample(7)
+
+    def stream():
+        yield sessions.hello(options=Options(200 * sessions.MS, pages="sampled"))
+        yield Process(1, 4242, 1, 777, 0, "python train.py", "target")
+        yield VmaTable(1, 0, sessions.VMAS)
+        for n in range(4 * PARTS):
+            seen, start_ns = sample.select(accessed, n % PARTS), n * 200 * sessions.MS
+            # The truth in place of an estimate: of how large a share a window is depends on the hash.
+            scale = accessed.size_bytes / seen.size_bytes if seen.size_bytes else 1.0
+            window = ProcessWindow(
+                1, start_ns, start_ns + 200 * sessions.MS, pages=seen, scale=scale, rss_bytes=blocks * BLOCK_BYTES
+            )
+            yield Window(n, start_ns, window.end_ns, 200 * sessions.MS, 0, (window,))
+        yield End(4 * PARTS * 200 * sessions.MS, "target exited")
+
+    with closing(Session(sessions.write_session(tmp_path / "s.memtui", stream()))) as reader:
+        presenter = Presenter(reader, follow=False)
+        presenter.room = Room(1, 16)
+        heat = presenter.view(10.0).heat
+    assert heat.caption.startswith("estimated ")
+    (band,) = heat.bands
+    share = heat.share[: band.rows * SUBROWS, 0]
+    assert (share > 0.2).all(), "no bin looks cold because its block was not read in the last window"
+    assert (share <= 1).all()  # a bin is one block here, and parts have one to five blocks
+    assert float(share.mean()) == pytest.approx(0.5, rel=0.1)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.block_sample import PARTS
 from memtui.session.session import Session
 
 if TYPE_CHECKING:
     from memtui.session.sample_table import SampleTable
 
 Column = NDArray[np.float32]  # shares of the pages of each pixel row that were touched
+SAMPLED_WINDOWS = 2 * PARTS  # whose mean is a column where each has a random part of the memory
 
 
 def window_stride(ends_ns: NDArray[np.int64], width_ns: float, before: int) -> int:
@@ -58,6 +60,15 @@ def stored_samples(reader: Session, samples: list[int], last: int) -> list[int]:
     return sorted({sample for sample in stored if sample is not None})
 
 
+def sampled_windows(windows: Sequence[int]) -> Sequence[int]:
+    """Return the windows to read where each has a random part of the memory: up to the last of these."""
+    return range(max(0, windows[-1] + 1 - SAMPLED_WINDOWS), windows[-1] + 1) if windows else windows
+
+
 def mean_column(columns: list[Column]) -> Column:
-    """Return the mean of one or two columns (np.mean takes ten times as long on so little)."""
-    return columns[0] if len(columns) == 1 else (columns[0] + columns[1]) * np.float32(0.5)
+    """Return the mean of columns, without what is not known (np.mean takes ten times as long on one or two)."""
+    if len(columns) < 3:
+        return columns[0] if len(columns) == 1 else (columns[0] + columns[1]) * np.float32(0.5)
+    known = np.isfinite(columns)
+    with np.errstate(invalid="ignore"):  # nan where nothing is known
+        return np.where(known, columns, np.float32(0)).sum(0, dtype=np.float32) / known.sum(0, dtype=np.float32)

@@ -23,6 +23,7 @@ from memtui.tui.presenters.heat_columns import (
     covering_window,
     mean_column,
     picked_windows,
+    sampled_windows,
     stored_samples,
     window_stride,
 )
@@ -349,6 +350,8 @@ class HeatColumns:
             parts = self._parts(reader, low, high, edges_ns[column : column + 2], budget)
             done = [part for part in parts if part is not None]
             picture[column] = mean_column(done) if done else blank
+            if reader.hello.options.samples_pages:  # one window has more than all of a bin, or nothing of it
+                picture[column] = np.minimum(picture[column], np.float32(1))
             if len(done) < len(parts):
                 complete = False
             elif high < len(ends):  # a later window is known, so this bin will not change
@@ -368,6 +371,8 @@ class HeatColumns:
             return parts
         number = reader.samples.sample
         windows = picked_windows(low, high, self._stride) or covering_window(reader.samples, low, edges_ns)
+        if reader.hello.options.samples_pages:
+            windows = sampled_windows(windows)
         samples = [int(number[index]) for index in windows]
         if samples and reader.downsampled_to_bytes is not None:
             samples = stored_samples(reader, samples, int(number[max(low, high - 1)]))
@@ -393,7 +398,7 @@ class HeatColumns:
     def _full(self, parts: list[Column]) -> Column:
         """Return the columns of all processes as one, as high as the picture."""
         rows = self._key[0] * SUBROWS - sum(len(part) for part in parts)
-        return np.minimum(np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32))), np.float32(1))
+        return np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32)))
 
     def _scale(self, reader: Session, sample: int, process: int) -> np.float32:
         """Return the factor from a sampled part of the memory to all of it: 1 where all memory is read."""

@@ -18,6 +18,7 @@ from memtui.session.session import Session
 from memtui.tui.presenters.address_cursor import AddressCursor
 from memtui.tui.presenters.graph import MemoryGraph, finite_value
 from memtui.tui.presenters.header import Header
+from memtui.tui.presenters.heat_columns import SAMPLED_WINDOWS
 from memtui.tui.presenters.heat_map import HeatColumns
 from memtui.tui.presenters.log_tail import OutputLog
 from memtui.tui.presenters.markers import TickLog
@@ -300,7 +301,7 @@ class Presenter:
             live=self.playhead.recording and self.playhead.follow,
         )
         if hello.options.samples_pages:
-            view = replace(view, caption="estimated: other blocks of 2 MiB in each window")
+            view = replace(view, caption=f"estimated from {SAMPLED_WINDOWS} windows, each with other blocks of 2 MiB")
         if why := why_downsampled(self.reader, self.playhead.index):
             view = replace(view, caption=why)
         return replace(view, focus=self._focus), complete
