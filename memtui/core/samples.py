@@ -215,6 +215,7 @@ class ProcessWindow:
     # Of the same reading as the PSS: what no other process maps (USS), with hugetlb pages, and what is swapped out.
     private_bytes: int | None = None
     swap_bytes: int | None = None
+    vma_private_bytes: VmaSizes | None = None  # private_bytes by VMA, where that was read since the last window
     # The accessed pages of each part of a window that was cut into ever shorter parts, and the lengths of all but the
     # first; the last one is a probe of some milliseconds. Empty: it was not cut.
     parts: tuple[PageSet, ...] = ()

@@ -2,7 +2,8 @@
 
 The same reading says how much of each process nobody else maps, and how much is swapped out. For it the kernel walks
 all page tables of a process and locks its mappings meanwhile (about 13 ms for a GiB of 4 KiB pages). So it is done as
-seldom as its cost demands, and not at all where it would take long.
+seldom as its cost demands, and not at all where it would take long. The first readings come sooner: workers that stop
+sharing memory are known after three. Where what nobody else maps has changed, it is read for each mapping, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memtui.core.procfs import PROC, rss_bytes_of
+from memtui.core.samples import VmaSizes
 from memtui.core.units import duration
 
 SHARE = 0.002  # of the time, for reading
@@ -21,9 +23,14 @@ SHARE_OF_BUDGET = 0.2  # of the budget where there is one, if that is less
 LEAST_APART_NS = 1_000_000_000
 LONGEST_NS = 250_000_000  # of reading one process, whose mappings are locked meanwhile
 USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
+EARLY_READINGS, EARLY_REST = 4, 60  # the first ones: apart by this many times their cost, ...
+EARLY_NS = 15_000_000_000  # ... and by this at least, unless the usual distance is shorter
+CHANGED_BYTES = 16 << 20  # of what nobody else maps, until it is read by mapping again
+_MOST_TEXT_BYTES = 4 << 20  # of smaps, about 5,000 mappings: of more nothing is known by mapping
 _EXAMPLE_BYTES = 64 << 20  # of a smaller process the time is not measured
 CHANGED = "processes began or ended since it was read last"
 NOT_READ = "not read yet"
+_PRIVATE = re.compile(rb"^(?:([0-9a-f]+)-[0-9a-f]+ |Private_(?:Clean|Dirty|Hugetlb): *(\d+) kB)", re.MULTILINE)
 _SIZES = re.compile(rb"^(Pss|Private_Clean|Private_Dirty|Private_Hugetlb|Swap): *(\d+) kB$", re.MULTILINE)
 
 
@@ -37,6 +44,7 @@ class Rollup:
         reason: why it was not.
         private_bytes: what no other process maps (USS), with hugetlb pages, which are in neither RSS nor PSS.
         swap_bytes: what is swapped out of it.
+        private_by_vma: ``private_bytes`` by start of the mapping, when they were read last; None where they were not.
     """
 
     pss_bytes: int | None
@@ -44,6 +52,7 @@ class Rollup:
     reason: str = ""
     private_bytes: int | None = None
     swap_bytes: int | None = None
+    private_by_vma: VmaSizes | None = None
 
 
 class PssProbe:
@@ -60,14 +69,17 @@ class PssProbe:
         self._rest = 1 / min(SHARE, budget)
         self._proc = proc
         self._due_ns = 0
+        self._early = EARLY_READINGS
         self._readings: dict[int, Rollup] = {}
+        # Private bytes of a process when they were last read by mapping, and what was read then.
+        self._mapped: dict[int, tuple[int, VmaSizes | None]] = {}
         self._ns_per_byte = USUAL_NS_PER_BYTE
 
     def poll(self, pids: Iterable[int]) -> None:
         """Read all processes if a reading is due. A single process needs none: its RSS is the same."""
         wanted = list(pids)
         if len(wanted) < 2:
-            self._readings = {}
+            self._readings, self._mapped = {}, {}
             return
         if self._readings and self._readings.keys() != set(wanted):
             self._readings = {pid: Rollup(None, None, CHANGED) for pid in wanted}
@@ -79,7 +91,12 @@ class PssProbe:
         self._readings = {
             pid: result if result.reason else replace(result, t_ns=ended_ns) for pid, result in results.items()
         }
-        self._due_ns = ended_ns + max(LEAST_APART_NS, round(self._rest * (ended_ns - began_ns)))
+        self._mapped = {pid: mapped for pid, mapped in self._mapped.items() if pid in results}
+        rest_ns = round(self._rest * (ended_ns - began_ns))
+        if self._early:
+            self._early -= 1
+            rest_ns = min(rest_ns, max(EARLY_NS, EARLY_REST * (ended_ns - began_ns)))
+        self._due_ns = ended_ns + max(LEAST_APART_NS, rest_ns)
 
     def of(self, pid: int) -> Rollup:
         """Return the last reading of a process; without bytes and reason where the process is alone."""
@@ -96,7 +113,7 @@ class PssProbe:
             text = (folder / "smaps_rollup").read_bytes()
             if resident_bytes >= _EXAMPLE_BYTES:
                 self._ns_per_byte = (time.monotonic_ns() - began_ns) / resident_bytes
-            return parse_rollup(text)
+            return self._with_mappings(pid, parse_rollup(text))
         except (FileNotFoundError, ProcessLookupError):
             there = folder.exists() and not (self._proc / "self" / "smaps_rollup").exists()
             return Rollup(None, None, "this kernel has no smaps_rollup (Linux 4.14)" if there else "it ended")
@@ -104,6 +121,29 @@ class PssProbe:
             return Rollup(None, None, "smaps_rollup may not be read: root may")
         except (OSError, ValueError, IndexError) as error:
             return Rollup(None, None, f"smaps_rollup: {error}")
+
+    def _with_mappings(self, pid: int, rollup: Rollup) -> Rollup:
+        """Return a reading with private bytes by mapping, read again where these have changed since the last time."""
+        private_bytes = rollup.private_bytes
+        if private_bytes is None:
+            return rollup
+        if pid not in self._mapped or abs(private_bytes - self._mapped[pid][0]) >= CHANGED_BYTES:
+            with (self._proc / str(pid) / "smaps").open("rb") as file:
+                text = file.read(_MOST_TEXT_BYTES + 1)
+            self._mapped[pid] = private_bytes, private_by_vma(text) if len(text) <= _MOST_TEXT_BYTES else None
+        return replace(rollup, private_by_vma=self._mapped[pid][1])
+
+
+def private_by_vma(text: bytes) -> VmaSizes:
+    """Return (start, bytes that no other process maps) of the mappings in an smaps text, without zeros."""
+    sizes: dict[int, int] = {}
+    start = 0
+    for address, kib in _PRIVATE.findall(text):
+        if address:
+            start = int(address, 16)
+        elif kib != b"0":
+            sizes[start] = sizes.get(start, 0) + (int(kib) << 10)
+    return tuple(sizes.items())
 
 
 def parse_rollup(text: bytes) -> Rollup:

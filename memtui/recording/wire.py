@@ -35,14 +35,14 @@ from memtui.core.samples import (
 from memtui.core.tracer_messages import AllocationStep, LearningProgress, TensorRanges, TracerMessage, TrainingProgress
 
 MAGIC = b"MTUI"
-PROTOCOL = 15
+PROTOCOL = 16
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
 _DTYPES = {"u8": np.dtype("<u8"), "i8": np.dtype("<i8"), "f8": np.dtype("<f8")}
 _ARRAYS = {"i": "i8", "f": "f8"}  # by kind of numpy
 _SETS = ("pages", "resident")
-_VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes", "vma_shared_bytes")
+_VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes", "vma_shared_bytes", "vma_private_bytes")
 
 
 class DecodeError(ValueError):

@@ -146,6 +146,9 @@ class RedactedSource:
     def vma_rss(self, sample: int) -> dict[int, int]:
         return self._source.vma_rss(sample)
 
+    def vma_private(self, first_sample: int, last_sample: int) -> list[tuple[int, int, dict[int, int]]]:
+        return self._source.vma_private(first_sample, last_sample)
+
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
         scrub = self._scrubber.scrub
         texts = ("reason", "status", "flush", "rearm", "pss_reason")

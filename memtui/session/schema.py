@@ -159,6 +159,14 @@ class VmaRssRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class VmaPrivateRecord:
+    """Bytes of a process by VMA row that no other process maps, of the first sample after they were read."""
+
+    id: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class VmaRecord:
     """A VMA, overlap-merged over the session."""
 
@@ -334,6 +342,7 @@ TABLES: dict[type, str] = {
     VmaWssRecord: "vma_wss",
     VmaSharedRecord: "vma_shared",
     VmaRssRecord: "vma_rss",
+    VmaPrivateRecord: "vma_private",
     ReuseRecord: "reuse",
     ReuseCheckpointRecord: "reuse_checkpoint",
     ReuseBurstRecord: "reuse_burst",

@@ -39,6 +39,8 @@ CREATE INDEX touch_sum_by_time ON touch_sum(level, id);
 CREATE TABLE vma_wss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, touched bytes; -1: not known
 CREATE TABLE vma_shared(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, shared part of vma_wss
 CREATE TABLE vma_rss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, resident bytes
+CREATE TABLE vma_private( -- i8[2, n]: vma row, bytes that no other process maps; of the first window after a reading
+    id INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE reuse(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- distances, counts and what is between of one window
 CREATE TABLE reuse_checkpoint(sample INTEGER PRIMARY KEY, data BLOB NOT NULL); -- histograms of all windows up to here
 CREATE TABLE reuse_burst( -- distances of the parts of a window that was cut into ever shorter ones; the last: a probe

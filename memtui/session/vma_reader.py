@@ -17,7 +17,7 @@ from memtui.session.page_reader import PageReader
 from memtui.session.process_reader import ProcessReader
 from memtui.session.row_cache import Pairs, RowCache, Rows
 from memtui.session.sample_reader import SampleReader
-from memtui.session.schema import VmaRecord, VmaSharedRecord, VmaStateRecord, VmaWssRecord
+from memtui.session.schema import VmaPrivateRecord, VmaRecord, VmaSharedRecord, VmaStateRecord, VmaWssRecord
 from memtui.session.validation import check_vma
 from memtui.session.vma_aliases import VmaAliases
 from memtui.session.vma_row import VmaRow
@@ -98,6 +98,17 @@ class VmaReader:
         """
         rows = self._file.rows(VmaSharedRecord, "WHERE id >= ? AND id < ?", *row_ids(sample, sample))
         return self._by_row(self._decoded(rows))
+
+    def private(self, first_sample: int, last_sample: int) -> list[tuple[int, int, dict[int, int]]]:
+        """Return the readings of bytes by VMA row that no other process maps, in an inclusive range of samples.
+
+        Each is (sample, process, bytes by row), in the order of time; rows without any are left out.
+        """
+        rows = self._file.rows(
+            VmaPrivateRecord, "WHERE id >= ? AND id < ? ORDER BY id", *row_ids(first_sample, last_sample)
+        )
+        readings = zip(rows, self._decoded(rows), strict=True)
+        return [(*split_row_id(row), self._by_row([pairs])) for (row, _), pairs in readings]
 
     def _rows_where(self, condition: str, *values: int | None) -> list[VmaRow]:
         self._aliases.refresh()  # what was merged since the last answer belongs to these

@@ -12,7 +12,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memtui.probes.pss import CHANGED, LONGEST_NS, PssProbe, Rollup, parse_rollup
+from memtui.probes import pss
+from memtui.probes.pss import (
+    CHANGED,
+    EARLY_NS,
+    EARLY_READINGS,
+    EARLY_REST,
+    LONGEST_NS,
+    PssProbe,
+    Rollup,
+    parse_rollup,
+)
 from memtui.reports.report import build_report
 from memtui.reports.sentences import sentences
 from memtui.reports.text import format_report
@@ -150,6 +160,58 @@ def test_reading_rests_for_500_times_what_it_took_and_at_least_a_second(tree):
     assert probe.of(tree[0]) is first
     assert 1e9 <= probe._due_ns - began_ns <= max(1e9, 500 * took_ns) + took_ns
     assert PssProbe(max_overhead_ppm=1000)._rest == pytest.approx(5000)  # a fifth of a budget of 0.1 %
+
+
+def test_the_first_readings_come_sooner(tree, monkeypatch):
+    """Of a tree whose readings cost much: four within a minute, at most 1/60 of the time, then as seldom as ever."""
+    now_ns = [10**12]
+    monkeypatch.setattr(pss.time, "monotonic_ns", lambda: now_ns[0])
+    probe, read = PssProbe(), PssProbe._read
+
+    def slow(self, pid):
+        now_ns[0] += 40_000_000
+        return read(self, pid)
+
+    monkeypatch.setattr(PssProbe, "_read", slow)
+    rests_ns = []
+    for _ in range(6):
+        probe.poll(tree)
+        rests_ns.append(probe._due_ns - now_ns[0])
+        now_ns[0] = probe._due_ns
+    assert rests_ns == [EARLY_NS] * EARLY_READINGS + [500 * 120_000_000] * 2
+    assert EARLY_READINGS * EARLY_NS <= 60 * 10**9
+    dear = PssProbe()
+    dear._early = 1
+    monkeypatch.setattr(PssProbe, "_read", lambda self, pid: (now_ns.__setitem__(0, now_ns[0] + 10**9), Rollup(1))[1])
+    dear.poll(tree)
+    assert dear._due_ns - now_ns[0] == EARLY_REST * 3 * 10**9
+
+
+def test_private_memory_is_read_by_mapping_where_it_changed(writer):
+    parent, child, write = writer
+    probe = PssProbe()
+    by_mapping = []
+    for mib in (1, 3, 40):
+        write(mib)
+        probe._due_ns = 0
+        probe.poll([parent, child])
+        by_mapping.append(probe.of(child).private_by_vma)
+    first, little, then = by_mapping
+    assert little is first, "2 MiB more are not worth the time"
+    assert sum(size for _, size in then) == probe.of(child).private_bytes
+    start, grown = max(((start, size - dict(first).get(start, 0)) for start, size in then), key=lambda pair: pair[1])
+    assert grown == pytest.approx(39 * _MIB, abs=_MIB)
+    (mapped,) = (m for m in psutil.Process(child).memory_maps(grouped=False) if int(m.addr.split("-")[0], 16) == start)
+    assert mapped.private_dirty + mapped.private_clean == dict(then)[start]
+
+
+def test_a_text_of_too_many_mappings_is_not_parsed(writer, monkeypatch):
+    monkeypatch.setattr(pss, "_MOST_TEXT_BYTES", 1000)
+    parent, child, _ = writer
+    probe = PssProbe()
+    probe.poll([parent, child])
+    assert probe.of(child).private_bytes
+    assert probe.of(child).private_by_vma is None
 
 
 def test_a_tree_that_changed_has_no_pss_until_it_is_read_again(tree):

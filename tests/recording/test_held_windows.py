@@ -73,6 +73,16 @@ def test_what_was_read_of_the_address_space_before_is_not_of_this_one():
     ]
 
 
+def test_private_bytes_by_mapping_are_sent_once():
+    process = TrackedProcess(Process(1, 42, 1, 7, 0, "x"), -1, b"", (), 0, 0, since_ns=0)
+    rest = (Usage(5, 0, 1, 0, 0), 0, 1, (Status.FAILED, "why"), None)
+    early, late = ((4096, 8192),), ((4096, 16384),)
+    readings = [Rollup(None), Rollup(4, 1, private_by_vma=early), Rollup(5, 2, private_by_vma=early), Rollup(None)]
+    readings += [Rollup(6, 3, private_by_vma=early), Rollup(7, 4, private_by_vma=late)]
+    sent = [process.window(Lost(OSError()), *rest, rollup).vma_private_bytes for rollup in readings]
+    assert sent == [None, early, None, None, None, late]
+
+
 WITH_SPARE = (
     "import sys; from memtui.recording.sampler import __main__, sampler; "
     "sampler.SPARE_CPUS = {}; sys.exit(__main__.main())"

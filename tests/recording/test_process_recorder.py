@@ -26,6 +26,7 @@ from memtui.session.schema import (
     ResidentSetRecord,
     TouchSumRecord,
     VmaAliasRecord,
+    VmaPrivateRecord,
     VmaRecord,
     VmaRssRecord,
     VmaSharedRecord,
@@ -130,9 +131,11 @@ def test_sizes_that_were_counted_are_added_up_by_row(writer):
     counted = ((BASE, 3 * PAGE), (half, PAGE), (CODE.start, None), (BASE + 999 * PAGE, PAGE))
     shared = ((BASE, None), (half, PAGE))
     process.add_window(1, window(vma_wss_bytes=counted, vma_rss_bytes=((half, 2 * PAGE),), vma_shared_bytes=shared))
+    process.add_window(2, window(vma_private_bytes=((BASE, PAGE), (half, PAGE))))
     assert sizes(writer, VmaWssRecord, 1) == {1: 4 * PAGE, 2: UNKNOWN_BYTES}, "one of them was mapped since"
     assert sizes(writer, VmaRssRecord, 1) == {1: 2 * PAGE}
     assert sizes(writer, VmaSharedRecord, 1) == {1: PAGE}, "what is known of a part"
+    assert sizes(writer, VmaPrivateRecord, 2) == {1: 2 * PAGE}
 
 
 def test_ranges_without_known_pages_are_told_apart_from_those_without_accesses(writer):

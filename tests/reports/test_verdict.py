@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from memtui.analysis import memory_growth
@@ -16,6 +18,7 @@ from memtui.reports.source import Source
 from memtui.reports.verdict import leak, out_of_memory, recording_cost, thrashing, unsharing, untouched
 from memtui.reports.verdict.recent import Check, Recent
 from memtui.reports.verdict.verdict import RULES, Verdict, finding_forms, last_verdict, verdict_at, verdict_lines
+from memtui.session.vma_row import VmaRow
 from tests.support.growing_sessions import GIB, MIB, START_S, S, appending, filling, pages, session_of, steady, tree_of
 from tests.support.repository import ROOT
 
@@ -143,9 +146,9 @@ def test_workers_that_copy_what_they_shared_are_found(tmp_path):
     assert finding.short == "Its processes stop sharing memory: they copy 9.00 MiB/s."
     assert finding.sentence.endswith("9.00 MiB/s, 765 MiB in the last 85 s.")
     assert "numpy array" in finding.action
-    assert finding.evidence[:2] == (
-        "pid 4245: 20.0 MiB to 360 MiB of its own",
-        "pid 4244: 20.0 MiB to 360 MiB of its own",
+    assert finding.evidence[:2] == (  # by mapping it is read less often
+        "pid 4245: 20.0 MiB to 360 MiB of its own (300 MiB in [heap])",
+        "pid 4244: 20.0 MiB to 360 MiB of its own (300 MiB in [heap])",
     )
     with closing(open_source(path, redact=True)) as source:
         assert last_verdict(source).findings[0].short == finding.short
@@ -181,7 +184,7 @@ def test_readings_between_windows_are_enough(tmp_path):
     assert rules_found(path) == ["unsharing"]
     finding = checks_of(path)["unsharing"].finding
     assert finding.short == "Its processes stop sharing memory: they copy 9.00 MiB/s."
-    assert finding.evidence[0] == "pid 4245: 20.0 MiB to 260 MiB of its own"
+    assert finding.evidence[0] == "pid 4245: 20.0 MiB to 260 MiB of its own (240 MiB in [heap])"
     fewer = tree_of(
         tmp_path / "t.memtui",
         lambda n: 0,
@@ -193,6 +196,25 @@ def test_readings_between_windows_are_enough(tmp_path):
     )
     assert rules_found(fewer) == ["leak"]
     assert checks_of(fewer)["leak"].finding.sentence.startswith("Memory grows by 8.00 MiB/s")
+
+
+def test_what_was_copied_has_the_name_of_its_use():
+    """Two ranges of Python's arenas count together; memory that became less does not."""
+    arenas = [(2 << 40) + n * (64 << 20) + (1 << 20) for n in (0, 1)]
+    vmas = [
+        *((start, start + 3 * MIB, "rw-p", "") for start in arenas),
+        (1 << 40, (1 << 40) + GIB, "rw-p", "[heap]"),
+        (3 << 40, (3 << 40) + MIB, "r-xp", "/usr/lib/libpython3.11.so.1.0"),
+    ]
+    rows = [VmaRow(number, 1, 7, *vma, 0, 9, "") for number, vma in enumerate(vmas)]
+    by_row = {2: {0: 1, 2: 50}, 5: {0: 2, 1: 1, 2: 40}, 8: {0: 3, 1: 3}}
+    readings = [(sample, 1, {row: mib * MIB for row, mib in of.items()}) for sample, of in by_row.items()]
+    samples = SimpleNamespace(sample=np.arange(10))
+    source = SimpleNamespace(samples=samples, drawn_rows=lambda _: rows, vma_private=lambda *_: readings)
+    recent = SimpleNamespace(source=source, windows=slice(0, 10), sample=9)
+    assert unsharing._Places(recent, 2).grown(1) == [("Python objects (probably)", 5 * MIB)]
+    assert unsharing._Places(recent, 5).grown(1) == [("Python objects (probably)", 3 * MIB)]
+    assert unsharing._Places(recent, 5).grown(2) == []
 
 
 def test_unsharing_is_of_the_same_processes(tmp_path):

@@ -143,6 +143,15 @@ def test_resident_bytes_are_the_newest_that_are_known(tmp_path, monkeypatch):
         assert [sum(reader.vmas.rss(sample).values()) // PAGE for sample in (5, 2, 0)] == [4, 1, 1], "backwards, too"
 
 
+def test_private_bytes_are_those_of_each_reading(tmp_path):
+    sizes = {sample: {"vma_private_bytes": ((DATA, (sample + 1) * PAGE),)} for sample in (0, 3)}
+    with closing(recorded(tmp_path, tables(*[(WHOLE,)] * 6, windows=sizes))) as reader:
+        (row,) = reader.vmas.rows()
+        assert reader.vmas.private(0, 5) == [(0, 1, {row.id: PAGE}), (3, 1, {row.id: 4 * PAGE})]
+        assert reader.vmas.private(1, 2) == []
+        assert [sample for sample, *_ in reader.vmas.private(1, 3)] == [3]
+
+
 def test_what_has_ended_has_nothing_resident(tmp_path):
     sizes = {0: {"vma_rss_bytes": ((DATA, PAGE),)}}
     with closing(recorded(tmp_path, tables(*[(WHOLE,)] * 3, windows=sizes, keys=(1, 2)))) as reader:

@@ -164,6 +164,9 @@ def tree_of(
                     resident=pages((0, shared + own(n), 0)) if n % 10 == 0 or n == windows - 1 else None,
                     rss_bytes=(shared + own(n)) * MIB,
                     **readings.get(key, {}),
+                    vma_private_bytes=(
+                        ((VMAS[0].start, readings[key]["private_bytes"]),) if key in readings and n % 15 == 0 else None
+                    ),
                 )
                 for key in keys
             )

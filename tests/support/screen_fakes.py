@@ -126,6 +126,7 @@ class FakeSession:
             wss=self._vma_wss,
             rss=self._vma_rss,
             shared=self._vma_shared,
+            private=lambda first_sample, last_sample: [],
         )
         self.pages = SimpleNamespace(
             page_set=self._page_set,

@@ -62,6 +62,7 @@ PROCESS_WINDOWS = st.builds(
     rss_bytes=st.none() | BYTES,
     private_bytes=st.none() | BYTES,
     swap_bytes=st.none() | BYTES,
+    vma_private_bytes=st.none() | st.lists(st.tuples(BYTES, BYTES), max_size=3).map(tuple),
     vma_shared_bytes=st.none() | st.lists(st.tuples(BYTES, BYTES), max_size=3).map(tuple),
     parts=st.lists(page_sets(), max_size=2).map(tuple),
     part_lengths_ns=st.lists(NS, max_size=2).map(tuple),

@@ -26,6 +26,7 @@ from memtui.session.schema import (
     ResidentSetRecord,
     TouchSumRecord,
     VmaAliasRecord,
+    VmaPrivateRecord,
     VmaRecord,
     VmaRssRecord,
     VmaSharedRecord,
@@ -34,7 +35,7 @@ from memtui.session.schema import (
 )
 from memtui.session.writer import SessionWriter
 
-PairsRecord = type[VmaWssRecord | VmaSharedRecord | VmaRssRecord]
+PairsRecord = type[VmaWssRecord | VmaSharedRecord | VmaRssRecord | VmaPrivateRecord]
 _STILL_MAPPED = 1 << 40  # above every sample
 
 
@@ -138,6 +139,8 @@ class ObservedProcess:
                 self._writer.insert([ResidentSetRecord(key, self._stored(window.resident).encode())])
         elif window.vma_rss_bytes is not None:
             self._store_counted(VmaRssRecord, key, window.vma_rss_bytes)
+        if window.vma_private_bytes is not None:
+            self._store_counted(VmaPrivateRecord, key, window.vma_private_bytes)
         self._writer.insert_from(ProcessSampleRecord, window, id=key, stored_bytes=stored)
         return stored, reuse
 

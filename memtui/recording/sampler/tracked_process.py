@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from memtui.core.block_sample import FEW_BLOCKS, Estimate, estimate
-from memtui.core.samples import GpuMemory, GpuUse, Process, ProcessWindow, Status, Vma
+from memtui.core.samples import GpuMemory, GpuUse, Process, ProcessWindow, Status, Vma, VmaSizes
 from memtui.probes.gpu.processes import Holders
 from memtui.probes.pages.fault_around import FirstMappings
 from memtui.probes.pages.shared_frames import TouchedFrames
@@ -40,6 +40,7 @@ class TrackedProcess:
     trouble: str = ""  # why the last window was lost; reported once, not every window
     busy_cpus: float = 0.0  # how many CPUs it kept busy, of late
     cpu_read: tuple[int, int] | None = None  # when its CPU time was read, and what that was
+    private_by_vma: VmaSizes | None = None  # what was sent last of it
     first_mappings: FirstMappings = field(default_factory=FirstMappings)
     parser: MapsParser = field(default_factory=MapsParser)
 
@@ -131,7 +132,13 @@ class TrackedProcess:
             pss_reason=rollup.reason,
             private_bytes=rollup.private_bytes,
             swap_bytes=rollup.swap_bytes,
+            vma_private_bytes=self._new_private_bytes(rollup),
         )
+
+    def _new_private_bytes(self, rollup: Rollup) -> VmaSizes | None:
+        """Return the private bytes by mapping, where they were read since they were sent last."""
+        sent, self.private_by_vma = self.private_by_vma, rollup.private_by_vma or self.private_by_vma
+        return rollup.private_by_vma if rollup.private_by_vma is not sent else None
 
 
 def gpu_part(

@@ -10,7 +10,7 @@ from memtui.analysis.limit_forecast import rate
 from memtui.analysis.memory_growth import Growth, growth_of
 from memtui.core.units import size, span
 from memtui.reports.post_mortem import ANONYMOUS, GrownMemory, GrownTensors, grown_memory, grown_tensors
-from memtui.reports.verdict.recent import Check, Finding, Recent, is_anonymous
+from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
 
 RULE = "leak"
 LEAST_BYTES, LEAST_SHARE = 8 << 20, 0.03  # of a growth, and its share of what is resident
@@ -109,7 +109,7 @@ def _finding(
         f"resident memory grew by {size(growth.bytes_per_s * growth.span_s)} in the last {span(growth.span_s)}, by "
         f"{rate(growth.low_bytes_per_s)} to {rate(growth.high_bytes_per_s)} (95 %)",
         *(
-            f"{part.name if part.name != ANONYMOUS else 'memory of an allocator (no file)'}"
+            f"{part.name if part.name != ANONYMOUS else NO_FILE}"
             f"{f' of pid {part.pid}' * several}: {size(part.grown_bytes)} more"
             for part in memory
         ),

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from memtui.analysis.limit_forecast import rate
+from memtui.analysis.range_uses import uses_of
 from memtui.core.units import size, span
-from memtui.reports.verdict.recent import Check, Finding, Floats, Recent
+from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Floats, Recent
 
 RULE = "unsharing"
 LEAST_READINGS = 3
@@ -16,7 +17,13 @@ LEAST_S = 20.0
 LEAST_BYTES = 64 << 20  # that stopped being shared
 LEAST_RISING = 0.75  # of the readings: copies that were made are not shared again
 STILL_SHARE = 0.5  # of the rate over all readings: what the last third of them has at least
-MOST_PROCESSES = 3
+MOST_PROCESSES, MOST_PLACES = 3, 2
+KINDS = {
+    "probably Python heap": "Python objects (probably)",
+    "malloc heap": "heaps of malloc",
+    "thread stack": "stacks",
+}
+"""Names of the uses that a layout gives away (``analysis.range_uses``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +122,38 @@ def _by_process(recent: Recent, readings: _Readings) -> list[str]:
         ((last[key]["private_bytes"] - first[key]["private_bytes"], key) for key in first.keys() & last.keys()),
         reverse=True,
     )
+    places = _Places(recent, readings.samples[0])
     lines = []
     for more, key in grown[:MOST_PROCESSES]:
         before, after = (size(rows[key]["private_bytes"]) for rows in (first, last))
         if more > 0:
-            lines.append(f"pid {pids.get(key, '?')}: {before} to {after} of its own")
+            parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(key))
+            lines.append(f"pid {pids.get(key, '?')}: {before} to {after} of its own{f' ({parts})' * bool(parts)}")
     return lines
+
+
+class _Places:
+    """Where the private memory of processes grew since a sample, as far as it was read by mapping."""
+
+    def __init__(self, recent: Recent, since_sample: int) -> None:
+        self._recent = recent
+        self._first: dict[int, dict[int, int]] = {}
+        self._last: dict[int, dict[int, int]] = {}
+        first_sample = int(recent.source.samples.sample[recent.windows.start])
+        for sample, process, by_row in recent.source.vma_private(first_sample, recent.sample):
+            if sample <= since_sample or process not in self._first:
+                self._first[process] = by_row
+            self._last[process] = by_row
+
+    def grown(self, process: int) -> list[tuple[str, int]]:
+        """Return (what a process has there, bytes) of what grew most."""
+        if process not in self._last:
+            return []
+        rows = self._recent.source.drawn_rows(process)
+        uses, sums = uses_of(rows), dict[str, int]()
+        for row in rows:
+            more = self._last[process].get(row.id, 0) - self._first[process].get(row.id, 0)
+            where = row.name or KINDS.get(uses.get(row.id, "").rstrip(" 0123456789"), NO_FILE)
+            sums[where] = sums.get(where, 0) + more
+        most = sorted(sums.items(), key=lambda item: -item[1])[:MOST_PLACES]
+        return [(where, grown_bytes) for where, grown_bytes in most if grown_bytes > 0]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from memtui.core.page_set import PageSet
 from memtui.core.units import percent, size, span
-from memtui.reports.verdict.recent import Check, Finding, Recent, is_anonymous, union
+from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous, union
 from memtui.session.vma_row import VmaRow
 
 RULE = "untouched"
@@ -116,7 +116,7 @@ def _finding(
         "Free it, or make the pool smaller; where that cannot be, this much may be swapped out without a cost.",
         (
             *(
-                f"{rows[n].name or 'memory of an allocator (no file)'} of {size(rows[n].end - rows[n].start)}: "
+                f"{rows[n].name or NO_FILE} of {size(rows[n].end - rows[n].start)}: "
                 f"{size(int(idle_bytes[n]))} not touched"
                 for n in most
             ),

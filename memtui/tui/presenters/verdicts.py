@@ -74,7 +74,7 @@ class _SessionSource:
         self.hello, self.samples = reader.hello, reader.samples
         self.memory_limits, self.memory_use = reader.devices.memory_limits, reader.devices.memory_use
         self.process_samples = reader.processes.samples
-        self.vma_rss = reader.vmas.rss
+        self.vma_rss, self.vma_private = reader.vmas.rss, reader.vmas.private
         self.page_set = reader.pages.page_set
         self.training, self.training_progress = reader.training.progress, reader.training.details
         self._reader, self._sample = reader, sample
