@@ -2,8 +2,8 @@
 
 The same reading says how much of each process nobody else maps, and how much is swapped out. For it the kernel walks
 all page tables of a process and locks its mappings meanwhile (about 13 ms for a GiB of 4 KiB pages). So it is done as
-seldom as its cost demands, and not at all where it would take long. The first readings come sooner: workers that stop
-sharing memory are known after three. Where what nobody else maps has changed, it is read for each mapping, too.
+seldom as its cost demands, and not at all where it would take long. The first three come sooner: so many tell whether
+workers stop sharing memory. Of a process of which more is private than before, that is read by mapping, too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SHARE_OF_BUDGET = 0.2  # of the budget where there is one, if that is less
 LEAST_APART_NS = 1_000_000_000
 LONGEST_NS = 250_000_000  # of reading one process, whose mappings are locked meanwhile
 USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
-EARLY_READINGS, EARLY_REST = 4, 60  # the first ones: apart by this many times their cost, ...
-EARLY_NS = 15_000_000_000  # ... and by this at least, unless the usual distance is shorter
-CHANGED_BYTES = 16 << 20  # of what nobody else maps, until it is read by mapping again
+EARLY_RESTS, EARLY_REST = 2, 100  # so many come sooner: after this many times the cost of a reading, ...
+EARLY_NS = 15_000_000_000  # ... and after this at least, unless the usual rest is shorter
+CHANGED_BYTES = 32 << 20  # of what nobody else maps, until it is read by mapping
 _MOST_TEXT_BYTES = 4 << 20  # of smaps, about 5,000 mappings: of more nothing is known by mapping
 _EXAMPLE_BYTES = 64 << 20  # of a smaller process the time is not measured
 CHANGED = "processes began or ended since it was read last"
@@ -69,9 +69,9 @@ class PssProbe:
         self._rest = 1 / min(SHARE, budget)
         self._proc = proc
         self._due_ns = 0
-        self._early = EARLY_READINGS
+        self._early = EARLY_RESTS
         self._readings: dict[int, Rollup] = {}
-        # Private bytes of a process when they were last read by mapping, and what was read then.
+        # Private bytes of a process at its first reading, or when they were last read by mapping, and that.
         self._mapped: dict[int, tuple[int, VmaSizes | None]] = {}
         self._ns_per_byte = USUAL_NS_PER_BYTE
 
@@ -123,14 +123,15 @@ class PssProbe:
             return Rollup(None, None, f"smaps_rollup: {error}")
 
     def _with_mappings(self, pid: int, rollup: Rollup) -> Rollup:
-        """Return a reading with private bytes by mapping, read again where these have changed since the last time."""
-        private_bytes = rollup.private_bytes
-        if private_bytes is None:
+        """Return a reading with private bytes by mapping, which are read where they changed much."""
+        if rollup.private_bytes is None:
             return rollup
-        if pid not in self._mapped or abs(private_bytes - self._mapped[pid][0]) >= CHANGED_BYTES:
+        before_bytes, _ = self._mapped.setdefault(pid, (rollup.private_bytes, None))
+        if abs(rollup.private_bytes - before_bytes) >= CHANGED_BYTES:
             with (self._proc / str(pid) / "smaps").open("rb") as file:
                 text = file.read(_MOST_TEXT_BYTES + 1)
-            self._mapped[pid] = private_bytes, private_by_vma(text) if len(text) <= _MOST_TEXT_BYTES else None
+            by_vma = private_by_vma(text) if len(text) <= _MOST_TEXT_BYTES else None
+            self._mapped[pid] = rollup.private_bytes, by_vma
         return replace(rollup, private_by_vma=self._mapped[pid][1])
 
 

@@ -16,8 +16,8 @@ from memtui.probes import pss
 from memtui.probes.pss import (
     CHANGED,
     EARLY_NS,
-    EARLY_READINGS,
     EARLY_REST,
+    EARLY_RESTS,
     LONGEST_NS,
     PssProbe,
     Rollup,
@@ -163,7 +163,7 @@ def test_reading_rests_for_500_times_what_it_took_and_at_least_a_second(tree):
 
 
 def test_the_first_readings_come_sooner(tree, monkeypatch):
-    """Of a tree whose readings cost much: four within a minute, at most 1/60 of the time, then as seldom as ever."""
+    """Of a tree whose readings cost much: three within a minute, then as seldom as ever."""
     now_ns = [10**12]
     monkeypatch.setattr(pss.time, "monotonic_ns", lambda: now_ns[0])
     probe, read = PssProbe(), PssProbe._read
@@ -178,8 +178,8 @@ def test_the_first_readings_come_sooner(tree, monkeypatch):
         probe.poll(tree)
         rests_ns.append(probe._due_ns - now_ns[0])
         now_ns[0] = probe._due_ns
-    assert rests_ns == [EARLY_NS] * EARLY_READINGS + [500 * 120_000_000] * 2
-    assert EARLY_READINGS * EARLY_NS <= 60 * 10**9
+    assert rests_ns == [EARLY_NS] * EARLY_RESTS + [500 * 120_000_000] * 4
+    assert EARLY_RESTS * EARLY_NS < 60 * 10**9
     dear = PssProbe()
     dear._early = 1
     monkeypatch.setattr(PssProbe, "_read", lambda self, pid: (now_ns.__setitem__(0, now_ns[0] + 10**9), Rollup(1))[1])
@@ -187,31 +187,31 @@ def test_the_first_readings_come_sooner(tree, monkeypatch):
     assert dear._due_ns - now_ns[0] == EARLY_REST * 3 * 10**9
 
 
-def test_private_memory_is_read_by_mapping_where_it_changed(writer):
+def test_private_memory_is_read_by_mapping_where_it_changed(writer, monkeypatch):
+    monkeypatch.setattr(pss, "CHANGED_BYTES", 16 * _MIB)
     parent, child, write = writer
     probe = PssProbe()
     by_mapping = []
-    for mib in (1, 3, 40):
+    for mib in (1, 20, 22, 40):
         write(mib)
         probe._due_ns = 0
         probe.poll([parent, child])
         by_mapping.append(probe.of(child).private_by_vma)
-    first, little, then = by_mapping
-    assert little is first, "2 MiB more are not worth the time"
-    assert sum(size for _, size in then) == probe.of(child).private_bytes
-    start, grown = max(((start, size - dict(first).get(start, 0)) for start, size in then), key=lambda pair: pair[1])
-    assert grown == pytest.approx(39 * _MIB, abs=_MIB)
+    none, first, same, last = by_mapping
+    assert none is None
+    assert same is first, "2 MiB more are not worth the time"
+    assert sum(size for _, size in last) == probe.of(child).private_bytes
+    start, grown = max(((start, size - dict(first).get(start, 0)) for start, size in last), key=lambda pair: pair[1])
+    assert grown == pytest.approx(20 * _MIB, abs=_MIB)
     (mapped,) = (m for m in psutil.Process(child).memory_maps(grouped=False) if int(m.addr.split("-")[0], 16) == start)
-    assert mapped.private_dirty + mapped.private_clean == dict(then)[start]
-
-
-def test_a_text_of_too_many_mappings_is_not_parsed(writer, monkeypatch):
+    assert mapped.private_dirty + mapped.private_clean == dict(last)[start]
     monkeypatch.setattr(pss, "_MOST_TEXT_BYTES", 1000)
-    parent, child, _ = writer
-    probe = PssProbe()
+    monkeypatch.setattr(pss, "CHANGED_BYTES", 1)
+    write(44)
+    probe._due_ns = 0
     probe.poll([parent, child])
     assert probe.of(child).private_bytes
-    assert probe.of(child).private_by_vma is None
+    assert probe.of(child).private_by_vma is None, "it has too many mappings"
 
 
 def test_a_tree_that_changed_has_no_pss_until_it_is_read_again(tree):
