@@ -22,6 +22,7 @@ from memtui.bench.configuration import canonical
 from memtui.bench.cpu_speed import scaled_to_reference
 from memtui.bench.database_file import (
     SCHEMA_VERSION,
+    Columns,
     DatabaseError,
     bring_up,
     check_place,
@@ -114,8 +115,7 @@ class Database:
         try:
             check_place(path, writable=writable)
             if not writable and is_own_file(path) and not any(map(os.path.lexists, sqlite_temporary_files(path))):
-                with suppress(sqlite3.Error):  # with a log, also an empty one, SQLite leaves files next to it
-                    seal(path, 0.0)
+                seal(path, self._check, 0.0)  # with a log, also an empty one, SQLite leaves files next to it
             self._connection = (connect_writer if writable else connect)(path, self._prepare)
         except DatabaseError:
             raise
@@ -132,16 +132,20 @@ class Database:
         """Validate the file, and create the tables where it is empty. Raises SessionError and sqlite3.Error."""
         if self._writable:
             make_tables(connection)
-        self._columns = checked_columns(connection, self.path)
+        self._columns = self._check(connection)
         if self._writable and format_of(connection) < SCHEMA_VERSION:
             bring_up(connection)
-            self._columns = checked_columns(connection, self.path)
+            self._columns = self._check(connection)
+
+    def _check(self, connection: sqlite3.Connection) -> Columns:
+        return checked_columns(connection, self.path)
 
     def close(self) -> None:
         """Close the file. A writer leaves a single file without a log, if no other process has it open."""
         self._connection.close()
         if self._writable:
-            seal(self.path, 0.0)
+            with suppress(UserError):  # another file has taken its place
+                seal(self.path, self._check, 0.0)
 
     def start_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:
         """Insert a run and return its name."""

@@ -94,8 +94,9 @@ class ProfileFile:
             raise refused(path, error, WRITE) from None
         except sqlite3.Error as error:
             raise UserError(f"{path}: {_READ_ONLY}: {error}") from None
-        seal(path)
-        return cls(path)
+        created = cls(path)
+        seal(path, created._check_tables)
+        return created
 
     def renew(
         self, pools: Sequence[Pool], resolution_ns: float, about: dict[str, str | int | float] | None = None
@@ -207,7 +208,7 @@ class ProfileFile:
                     yield connection
         except sqlite3.Error as error:
             raise UserError(f"{self.path}: {_READ_ONLY}: {error}") from None
-        seal(self.path)
+        seal(self.path, self._check_tables)
 
     def _check_tables(self, connection: sqlite3.Connection) -> None:
         """Raise UserError where the file has another format, or a trigger, view or other code."""

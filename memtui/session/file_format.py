@@ -209,10 +209,7 @@ def connect_writer(path: Path, check: Callable[[sqlite3.Connection], object]) ->
     _check_temporary_files(path)
     connection = None
     try:
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_S
-        )
-        _harden(connection, query_only=False)
+        connection = _open(path, "mode=rw", query_only=False, isolation_level=None, timeout=_BUSY_S)
         check(connection)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if connection is not None:
@@ -249,9 +246,8 @@ def _connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlit
     # SQLite cannot create its shared-memory file for a closed session on a read-only disk: read that without locks.
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     mode = "mode=ro" if writable or any(map(_size, sqlite_temporary_files(path))) else "mode=ro&immutable=1"
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
+    connection = _open(path, mode, check_same_thread=False)
     try:
-        _harden(connection)
         check(connection)
     except BaseException:
         connection.close()
@@ -271,12 +267,8 @@ def _roll_back(path: Path) -> None:
     """
     if not (is_own_file(path) and is_own_file(path.with_name(path.name + "-journal"))):
         raise _mid_write(path)
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
-    try:
-        _harden(connection)
+    with closing(_open(path, "mode=rw")) as connection:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    finally:
-        connection.close()
 
 
 def _tail(path: Path) -> bytes:
@@ -291,8 +283,18 @@ def is_own_file(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _harden(connection: sqlite3.Connection, *, query_only: bool = True) -> None:
-    """Set what https://www.sqlite.org/security.html recommends for files of others."""
+def _open(path: Path, mode: str, *, query_only: bool = True, **options: Any) -> sqlite3.Connection:
+    """Open an existing file with what https://www.sqlite.org/security.html recommends for files of others."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, **options)
+    try:
+        _harden(connection, query_only=query_only)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _harden(connection: sqlite3.Connection, *, query_only: bool) -> None:
     for limit, value in (
         (sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),
         (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
@@ -389,23 +391,39 @@ def _normal(entry: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(" ".join(re.sub(r"--[^\n]*", "", str(part)).split()) for part in entry)
 
 
-def seal(path: Path, patience_s: float = LET_GO_S) -> bool:
-    """Fold the write-ahead log of an ended session into its file; return False where a reader keeps it open.
+def seal(path: Path, check: Callable[[sqlite3.Connection], object], patience_s: float = LET_GO_S) -> bool:
+    """Fold the write-ahead log of a file that was written into it; return False where a reader keeps it open.
 
-    A viewer that follows the session closes it at its next refresh, within a second.
+    ``check`` inspects its tables: a file that it refuses is left as it is. A viewer that follows a session closes it at
+    its next refresh, within a second. Raises UserError: that of ``check``, or SessionError where the file is damaged.
     """
     deadline = time.monotonic() + patience_s
+    _check_temporary_files(path)
     try:
-        connection = sqlite3.connect(path, timeout=0)
-        try:
+        with closing(_open(path, "mode=rw", query_only=False, timeout=0)) as connection:
             while True:
                 try:
+                    check(connection)
                     return connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] == "delete"
                 except sqlite3.OperationalError:
                     if time.monotonic() > deadline:
                         return False
                     time.sleep(0.02)
-        finally:
-            connection.close()
-    except sqlite3.OperationalError:
+    except (sqlite3.OperationalError, OSError):
+        return False
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+
+
+def seal_session(path: Path) -> bool:
+    """Seal a session whose recording has ended; return False also where another file has taken its place."""
+
+    def check(connection: sqlite3.Connection) -> None:
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise SessionError(f"{path}: is not a memtui session")
+        _check_schema(connection, path)
+
+    try:
+        return seal(path, check)
+    except SessionError:
         return False

@@ -21,7 +21,7 @@ from memtui.session.file_format import (
     format_of,
     is_own_file,
     schema,
-    seal,
+    seal_session,
     sqlite_temporary_files,
 )
 from memtui.session.schema import TABLES, MetaRecord, insertion
@@ -154,7 +154,7 @@ class SessionWriter:
         if not os.path.lexists(self.path):
             _remove(self.path)  # its temporary files
         self._check_identity()
-        return seal(self.path)
+        return seal_session(self.path)
 
     def close_as(self, path: Path, *, overwrite: bool) -> None:
         """Close, and rename the session in the same folder now that it is whole.

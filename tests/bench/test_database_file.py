@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -240,6 +240,28 @@ def test_a_reader_leaves_nothing_beside_and_changes_nothing(whole, tmp_path):
             database.device("cpu", "x", "")
     assert [one.name for one in tmp_path.iterdir()] == ["bench.db"]
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", [*BY_HAND, "nothing"])
+def test_a_reader_leaves_what_is_not_a_database_of_ours_as_it_is(name, whole, tmp_path):
+    """Also where it says that it has a log, and has none: that of a database of ours is changed in its header."""
+    path = tmp_path / "bench.db"
+    shutil.copyfile(whole, path)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA journal_mode=WAL")
+    with suppress(sqlite3.DatabaseError):  # it damages the file for the statements that follow, too
+        changed(BY_HAND.get(name, ""))(path, random.Random(1))
+    before = path.read_bytes()
+    assert before[18:20] == b"\x02\x02", "it has no log"
+    refused = ""
+    with within(SECONDS):
+        try:
+            Database(path, writable=False).close()
+        except DatabaseError as error:
+            refused = str(error)
+    assert [one.name for one in tmp_path.iterdir()] == ["bench.db"]
+    assert (path.read_bytes() == before) == bool(refused)
+    assert refused or name not in ("a view for device", "a trigger", "an index with code", "another application")
 
 
 def test_a_pipe_beside_does_not_hold_us(whole, tmp_path):

@@ -21,7 +21,7 @@ from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session import blobs
-from memtui.session.file_format import SessionError, connect_reader
+from memtui.session.file_format import SessionError, connect_reader, seal_session
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, Room
@@ -117,6 +117,16 @@ def refused(path: Path, says: str, seconds: float = 1.0) -> None:
 @pytest.mark.parametrize("statement", SCHEMA)
 def test_other_tables_than_ours_are_no_session(statement, copy):
     refused(sql(copy, statement), "not a memtui session")
+
+
+@pytest.mark.parametrize("statement", [*SCHEMA, "PRAGMA application_id=1", ""])
+def test_what_is_not_a_session_is_not_sealed(statement, copy):
+    sql(copy, statement, "PRAGMA journal_mode=WAL")
+    before = copy.read_bytes()
+    assert before[18:20] == b"\x02\x02", "it has no log"
+    assert seal_session(copy) == (statement == "")
+    assert names_in(copy.parent) == [copy.name]
+    assert (copy.read_bytes() == before) == (statement != "")
 
 
 def test_a_virtual_table_is_no_session(copy):

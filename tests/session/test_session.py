@@ -25,7 +25,7 @@ from memtui.reports.export import export
 from memtui.reports.report import build_report, report_of
 from memtui.reports.source import Source
 from memtui.session.blobs import decode_reuse, encode_reuse
-from memtui.session.file_format import JOURNAL_MAGIC, SessionError, check_file, row_id, split_row_id
+from memtui.session.file_format import JOURNAL_MAGIC, SessionError, check_file, row_id, seal_session, split_row_id
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from tests.support import sessions
@@ -427,6 +427,7 @@ def test_a_journal_that_names_another_file_is_not_followed(no_wal, tmp_path):
         journal.write(number + name + tail)
     with pytest.raises(SessionError, match="middle of a write"):
         Session(path)
+    assert not seal_session(path)
     assert victim.read_text() == "precious"
 
 
