@@ -23,7 +23,7 @@ from memtui.probes.pages.rss import RssTracker
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pause import hold_times
 from memtui.probes.proc_maps import read_maps
-from memtui.probes.window_reader import PageReader, Reading, Subject
+from memtui.probes.window_reader import Lost, PageReader, Reading, Subject
 from tests.support.live import needs_root
 from tests.support.pagetable_targets import Target, need_pagetable
 from tests.support.pid_state import places_of
@@ -242,6 +242,38 @@ def test_nothing_is_kept_of_a_process_that_ended(filtered, monkeypatch):
             assert places_of(target.pid, reader) == set()
         finally:
             target.kill()
+
+
+@needs_root
+@pytest.mark.parametrize("together", [False, True])
+def test_a_process_that_gains_other_rights_before_it_is_paused_is_not_read(together, monkeypatch):
+    """It may execute a set-user-ID program after its owner was looked at: that is done once more in the pause."""
+    # The targets of this test are root's, with all capabilities; none of these are ambient.
+    monkeypatch.setattr(process_owner, "_CAPABILITIES", re.compile(r"^CapAmb:\t([0-9a-f]+)$", re.M))
+    tracker, gained, windows = PausingTracker(), set(), []
+    monkeypatch.setattr(tracker, "window", lambda pid, *_, **__: (windows.append(pid), PageWindow(PageSet.empty()))[1])
+    monkeypatch.setattr(window_reader, "looks_own", lambda pid, uid: (pid, uid) not in gained)
+    owner = os.geteuid()
+    processes = [subprocess.Popen(["sleep", "100"]) for _ in range(2)]
+    mine, other = (process.pid for process in processes)
+    with closing(
+        PageReader(tracker, pause=True, together=together, owner=owner, in_pause=lambda: gained.add((other, owner)))
+    ) as reader:
+        try:
+            subjects = [Subject(pid, None, read_stat(pid).start_ticks) for pid in (mine, other)]
+            for subject in subjects:
+                reader.start(subject)
+            read, lost = reader.read(subjects, want_resident=False)
+            assert isinstance(read, Reading)
+            assert windows == [mine]
+            assert isinstance(lost, Lost)
+            assert isinstance(lost.error, PermissionError)
+            assert str(lost.error) == f"process {other} has rights that its user has not"
+            assert lost.paused_ns > 0
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
 
 
 def test_nothing_is_kept_in_page_tables_of_a_process_that_ended(target):
