@@ -27,6 +27,7 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument("--format", choices=IMPORT_FORMATS, help="what they are, where their content does not say it")
     parser.add_argument(
         "--rules",
+        type=argtypes.path,
         metavar="NAME|FILE.toml",
         default=RULES[0],
         help="what is a category: memtui goes by the kind of tensor and drops nothing; layers by the type of layer; "

@@ -56,14 +56,14 @@ class BreakdownOptions:
             matplotlib_svg.load()
 
 
-def rules_of(text: str) -> RuleSet:
+def rules_of(given: Path) -> RuleSet:
     """Return the bundled rules of a name, or those of a file. Raises UserError."""
-    if text in RULES:
-        return bundled(text)
-    if not text.endswith(".toml"):
-        hint = nearest(text, RULES, f"there are {', '.join(RULES)}, and files named .toml")
-        raise UserError(f"--rules: there are no rules {text!r}; {hint}")
-    return read_rules(Path(text))
+    if (name := str(given)) in RULES:
+        return bundled(name)
+    if len(given.parts) == 1 and given.suffix != ".toml":
+        hint = nearest(name, RULES, f"there are {', '.join(RULES)}, and files named .toml")
+        raise UserError(f"--rules: there are no rules {name!r}; {hint}")
+    return read_rules(given)
 
 
 def breakdown(paths: list[Path], options: BreakdownOptions, notify: Print, output: Print) -> bool:
