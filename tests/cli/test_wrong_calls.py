@@ -6,6 +6,7 @@ They run as an ordinary user, whom files without rights refuse; root makes itsel
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,9 +21,11 @@ import pytest
 from memtui.cli.parser import build_parser
 from memtui.core.argtypes import leaves_of
 from memtui.core.errors import BAD_INPUT
+from tests.support import users
 from tests.support.call_bench import NOBODY, Bench, fork_servers, listing
-from tests.support.users import why_not
-from tests.support.wrong_calls import base_of, close_place, generated, make_place
+from tests.support.repository import ROOT
+from tests.support.users import why_no_fork
+from tests.support.wrong_calls import base_of, close_place, generated, is_input, make_place
 
 LEAVES = [leaf.prog.removeprefix("memtui ") for leaf in leaves_of(build_parser())]
 
@@ -31,7 +34,7 @@ LEAVES = [leaf.prog.removeprefix("memtui ") for leaf in leaves_of(build_parser()
 def bench() -> Iterator[Bench]:
     top = Path(tempfile.mkdtemp(prefix="memtui-wrong-"))
     root = os.geteuid() == 0
-    uid = NOBODY if root and not why_not() else os.geteuid()
+    uid = NOBODY if root and not why_no_fork() else os.geteuid()
     place = top / "place"
     for folder in (top, place):
         folder.mkdir(exist_ok=True)
@@ -52,9 +55,32 @@ def bench() -> Iterator[Bench]:
         shutil.rmtree(top, ignore_errors=True)
 
 
+def test_the_gate_leaves_no_ordinary_user_out(monkeypatch):
+    assert f"export {users.GATE}=1\n" in (ROOT / ".ci" / "run").read_text()
+    monkeypatch.setattr(users, "why_not", lambda: "sudo is not installed")
+    monkeypatch.delenv(users.GATE, raising=False)
+    assert why_no_fork() == "sudo is not installed"
+    monkeypatch.setenv(users.GATE, "1")
+    with pytest.raises(pytest.fail.Exception, match="the gate needs another user for this: sudo is not installed"):
+        why_no_fork()
+
+
 def test_there_are_at_least_six_hundred(bench):
     assert set(bench.calls) == set(LEAVES)
     assert sum(map(len, bench.calls.values())) >= 600
+
+
+def test_what_names_a_file_is_tried_with_wrong_files():
+    """The kind of an option is known by its type."""
+    code = {("place solve", "model")}  # FILE.py:function, which is read with --run alone
+    untried = []
+    for leaf in leaves_of(build_parser()):
+        command = leaf.prog.removeprefix("memtui ")
+        for action in leaf._actions:
+            names = re.search("FILE|DIR|PATH|LOG|[.]toml", str(action.metavar))
+            if names and not is_input(command, action) and (command, action.dest) not in code:
+                untried.append((command, action.dest))
+    assert untried == []
 
 
 @pytest.mark.parametrize("command", LEAVES)

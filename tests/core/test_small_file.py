@@ -20,7 +20,7 @@ from tests.support.bench_database import add, row
 from tests.support.call_bench import NOBODY, Bench, fork_servers, listing, wrong_with
 from tests.support.placement_profiles import written
 from tests.support.sessions import messages, write_session
-from tests.support.users import why_not
+from tests.support.users import why_no_fork
 from tests.support.wrong_calls import Call, base_of, is_input, make_place
 
 MARKER = "the-line-of-root"
@@ -41,7 +41,7 @@ SECRET = {
 @pytest.fixture(scope="module")
 def borrowed() -> Iterator[Bench]:
     """Calls of a root that sudo lent to nobody."""
-    if why := why_not():
+    if why := why_no_fork():
         pytest.skip(why)
     top = Path(tempfile.mkdtemp(prefix="memtui-files-"))
     place = top / "place"

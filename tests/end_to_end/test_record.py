@@ -39,7 +39,7 @@ from tests.support.live import (
     wait_for_samples,
     wait_until,
 )
-from tests.support.users import OTHER, can_run_as_other
+from tests.support.users import OTHER, can_run_as_other, unless_gate
 
 pytestmark = pytest.mark.real_clock
 
@@ -317,7 +317,7 @@ def test_a_full_disk_keeps_what_was_there():
 
 @needs_root
 def test_under_sudo_the_files_belong_to_the_user():
-    if why := can_run_as_other():
+    if why := unless_gate(can_run_as_other()):
         pytest.skip(why)
     user = pwd.getpwnam(OTHER)
     home = Path(tempfile.mkdtemp())
