@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +154,46 @@ def test_memory_shared_since_a_fork(run):
             firsts.add(first)
             assert_nearly(pages, range(first, 600, 2), shared=True)
     assert firsts == {0, 1}
+
+
+_SYSCALL = {"x86_64": 323, "aarch64": 282}  # userfaultfd
+_HANDLED = """
+import fcntl, struct
+PAGES, API, REGISTER, ZERO, MISSING = 600, 0xC018AA3F, 0xC020AA00, 0xC020AA04, 1
+faults = libc.syscall({number}, os.O_CLOEXEC)
+fcntl.ioctl(faults, API, bytearray(struct.pack("=QQQ", 0xAA, 0, 0)))
+a = map_(PAGES)
+fcntl.ioctl(faults, REGISTER, bytearray(struct.pack("=QQQQ", a, PAGES * 4096, MISSING, 0)))
+def handle():
+    while True:
+        (address,) = struct.unpack_from("=Q", os.read(faults, 32), 16)
+        fcntl.ioctl(faults, ZERO, bytearray(struct.pack("=QQQq", address & -4096, 4096, 0, 0)))
+threading.Thread(target=handle, daemon=True).start()
+write(a, range(0, PAGES, 3))
+print(a, flush=True)
+touch(a, range(0, PAGES, 3))
+"""
+
+
+@needs_tracker
+def test_memory_whose_faults_the_program_handles_itself(run):
+    """Whoever read a page of it that is not there would wait for the program, which is paused."""
+    number = _SYSCALL.get(platform.machine())
+    if number is None:
+        pytest.skip(f"the number of userfaultfd on {platform.machine()} is not known here")
+    libc = ctypes.CDLL(None, use_errno=True)
+    if (faults := libc.syscall(number, os.O_CLOEXEC)) < 0:
+        pytest.skip(f"userfaultfd: {os.strerror(ctypes.get_errno())}")
+    os.close(faults)
+    pid, (address,) = run(_HANDLED.replace("{number}", str(number)))
+    stream = sample(pid, 2, interval_ns=200_000_000)
+    paused = [one for window in stream.windows[1:-1] for one in window.processes if one.status != "not paused"]
+    assert len(paused) >= 2
+    for one in paused:
+        assert one.status == "ok", one.reason
+        assert_nearly(within(one.pages, address, 600), range(0, 600, 3))
+    (range_,) = [line for line in Path(f"/proc/{pid}/smaps").read_text().split("VmFlags:") if f"{address:x}-" in line]
+    assert re.search(r"^Rss: +(\d+) kB", range_, re.M)[1] == str(200 * PAGE // 1024), "no other page came"
 
 
 @pytest.mark.slow
