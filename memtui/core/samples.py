@@ -375,6 +375,9 @@ class MemoryLimit:
         used_bytes: what everything under that limit uses.
         reclaimable_bytes: part of that: page cache, which the kernel takes back before it kills.
         swap_bytes: how much of it can still be swapped out.
+        stall_cgroup: of whose tasks the next two are: this cgroup's, or where it is empty the machine's.
+        some_stall_ns: how long one at least waited for memory since the count began (PSI); None: not counted here.
+        full_stall_ns: how long all that wanted to run waited at once.
     """
 
     t_ns: int
@@ -383,6 +386,9 @@ class MemoryLimit:
     used_bytes: int
     reclaimable_bytes: int
     swap_bytes: int
+    stall_cgroup: str = ""
+    some_stall_ns: int | None = None
+    full_stall_ns: int | None = None
 
     @property
     def needed_bytes(self) -> int:

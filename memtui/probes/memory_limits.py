@@ -5,7 +5,9 @@ Slurm, Kubernetes, Docker and systemd all set limits of cgroups.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from memtui.core.procfs import PROC
@@ -19,6 +21,7 @@ from memtui.probes.memory_pressure import (
     memory_mounts,
     number_in,
     numbers_of,
+    text_of,
     upwards,
     visible_cgroups,
 )
@@ -27,6 +30,9 @@ EVERY_NS = 2_000_000_000
 _KIB = 1024
 # Page cache of a cgroup and those below it. Files in memory (tmpfs, shared memory) are in none of these lists.
 _CACHE = {1: ("total_active_file", "total_inactive_file"), 2: ("active_file", "inactive_file")}
+
+
+_STALLS = re.compile(r"^(some|full) .*total=(\d+)", re.MULTILINE)  # https://docs.kernel.org/accounting/psi.html
 
 
 class MemoryLimits:
@@ -54,7 +60,26 @@ class MemoryLimits:
         if machine.keys() >= {"MemTotal", "MemFree", "MemAvailable"}:
             total, free, available = (machine[name] * _KIB for name in ("MemTotal", "MemFree", "MemAvailable"))
             limits.append(MemoryLimit(now_ns, "", total, total - free, max(available - free, 0), swap_bytes))
-        return min(limits, key=lambda limit: limit.left_bytes, default=None)
+        least = min(limits, key=lambda limit: limit.left_bytes, default=None)
+        return None if least is None else self._with_stalls(least)
+
+    def _with_stalls(self, limit: MemoryLimit) -> MemoryLimit:
+        """Return the limit with how long its tasks waited for memory; version 1 counts that of the machine alone."""
+        places = [("", self._proc / "pressure/memory")]
+        if limit.cgroup and 2 in self._mounts:
+            top, root = self._mounts[2]
+            places.insert(0, (limit.cgroup, top / Path(limit.cgroup).relative_to(root) / "memory.pressure"))
+        for cgroup, path in places:
+            total_us = dict(_STALLS.findall(text_of(path)))
+            if "some" in total_us:
+                full_us = total_us.get("full")
+                return replace(
+                    limit,
+                    stall_cgroup=cgroup,
+                    some_stall_ns=int(total_us["some"]) * 1000,
+                    full_stall_ns=None if full_us is None else int(full_us) * 1000,
+                )
+        return limit
 
     def _of_cgroups(self, now_ns: int, swap_bytes: int) -> Iterator[MemoryLimit]:
         """Yield the limits of the process's cgroup and those above; ``swap_bytes``: what is free in the machine."""

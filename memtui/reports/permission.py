@@ -59,7 +59,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         GpuMemory: "t_ns process gpu_bytes",
         GpuUse: "t_ns process gpus_used",
         MemoryUse: "t_ns processes rss_bytes pss_bytes",
-        MemoryLimit: "t_ns limit_bytes used_bytes reclaimable_bytes swap_bytes",
+        MemoryLimit: "t_ns limit_bytes used_bytes reclaimable_bytes swap_bytes some_stall_ns full_stall_ns",
         Event: "t_ns",
         End: "t_ns",
         RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost "

@@ -176,7 +176,14 @@ class RedactedSource:
 
     def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]:
         limits = self._source.memory_limits(first_ns, last_ns)
-        return [permitted(limit, cgroup=HIDDEN_CGROUP if limit.cgroup else "") for limit in limits]
+        return [
+            permitted(
+                limit,
+                cgroup=HIDDEN_CGROUP if limit.cgroup else "",
+                stall_cgroup=HIDDEN_CGROUP if limit.stall_cgroup else "",
+            )
+            for limit in limits
+        ]
 
     def _scrubbed(self, record: Record, texts: Iterable[str]) -> Record:
         """Return the harmless fields of a record, and these texts without secrets."""

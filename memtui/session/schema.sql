@@ -76,7 +76,9 @@ CREATE TABLE gpu_use( -- how busy a process kept all GPUs, 0.5 is half of one: a
 
 CREATE TABLE memory_limit( -- of the machine ("") or of a cgroup: the one that leaves least
     t_ns INTEGER NOT NULL, cgroup TEXT NOT NULL, limit_bytes INTEGER NOT NULL, used_bytes INTEGER NOT NULL,
-    reclaimable_bytes INTEGER NOT NULL, swap_bytes INTEGER NOT NULL); -- page cache in use, and what swap can take yet
+    reclaimable_bytes INTEGER NOT NULL, -- page cache in use
+    stall_cgroup TEXT NOT NULL, some_stall_ns INTEGER, full_stall_ns INTEGER, -- how long its tasks waited for memory; since 16
+    swap_bytes INTEGER NOT NULL); -- what swap can take yet
 CREATE INDEX memory_limit_by_time ON memory_limit(t_ns);
 
 CREATE TABLE memory_use( -- of the tree, every two seconds, sums, whatever the interval is

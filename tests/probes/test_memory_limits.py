@@ -96,6 +96,23 @@ def test_in_a_container_the_topmost_cgroup_has_the_limit(tmp_path):
         assert machine.read() == MemoryLimit(7, path, 128 * MIB, 100 * MIB, 20 * MIB, 0)
 
 
+def test_how_long_tasks_waited_for_memory(machine):
+    """That of the cgroup where it is counted (version 2), else that of the machine."""
+    text = "some avg10=1.50 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
+    machine.group("job", 300, used=250)
+    put(machine.proc / "pressure/memory", text.format(70, 30))
+    put(machine.top / "job/memory.pressure", text.format(5, 4))
+    limit = machine.read()
+    stalls = limit.stall_cgroup, limit.some_stall_ns, limit.full_stall_ns
+    assert stalls == (("/job", 5000, 4000) if machine.version == 2 else ("", 70_000, 30_000))
+    (machine.top / "job/memory.pressure").unlink()
+    put(machine.proc / "pressure/memory", "some avg10=1.50 avg60=0.00 avg300=0.00 total=9\n")
+    limit = machine.read()
+    assert (limit.stall_cgroup, limit.some_stall_ns, limit.full_stall_ns) == ("", 9000, None)
+    (machine.proc / "pressure/memory").unlink()
+    assert machine.read().some_stall_ns is None
+
+
 def test_a_process_that_is_gone_leaves_the_machine(machine):
     (machine.proc / str(PID) / "cgroup").unlink()
     machine.group("job", 300, used=299)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -321,6 +322,23 @@ def test_thrashing_needs_faults_and_full_memory(tmp_path):
     )
     assert "read for the first time" in checks_of(first_read)["thrashing"].looked_at
     assert not checks_of(session_of(tmp_path / "c.memtui", steady, faults=lambda n: 400 * n))["thrashing"].measured
+
+
+def test_thrashing_says_how_long_tasks_waited(tmp_path):
+    def waiting(n: int) -> MemoryLimit:
+        """The machine's until the 30th second, and then a fifth of the time all tasks of the cgroup."""
+        stalls = ("", 10 * S, S) if n < 30 else ("/job", n * S // 2, n * S // 5)
+        return replace(full(n), **dict(zip(("stall_cgroup", "some_stall_ns", "full_stall_ns"), stalls, strict=True)))
+
+    path = session_of(tmp_path / "s.memtui", steady, faults=lambda n: 400 * n, limit=waiting)
+    check = checks_of(path)["thrashing"]
+    waits = "tasks of cgroup /job waited for memory 50.0 % of the time, and all of them at once 20.0 %"
+    assert check.finding.evidence[-1] == waits
+    assert check.looked_at.endswith(waits)
+    with closing(open_source(path, redact=True)) as source:
+        (redacted,) = (c for c in last_verdict(source).checks if c.rule == "thrashing")
+        assert "/job" not in redacted.looked_at
+        assert "50.0 % of the time" in redacted.looked_at
 
 
 def test_a_burst_of_faults_is_not_thrashing(tmp_path):

@@ -85,7 +85,7 @@ WINDOWS = st.builds(
 )
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
 USED = st.builds(GpuUse, NS, NS, st.none() | st.floats(0, 64), TEXT, TEXT)
-LIMITS = st.builds(MemoryLimit, NS, TEXT, BYTES, BYTES, BYTES, BYTES)
+LIMITS = st.builds(MemoryLimit, NS, TEXT, BYTES, BYTES, BYTES, BYTES, TEXT, st.none() | NS, st.none() | NS)
 USES = st.builds(MemoryUse, NS, NS, BYTES, st.none() | BYTES)
 HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)
 MESSAGES = st.one_of(

@@ -240,6 +240,7 @@ def _memory_limit(reader: ReportSource) -> Iterator[Row]:
         yield (
             *(limit.t_ns, limit.cgroup, limit.limit_bytes, limit.used_bytes),
             *(limit.reclaimable_bytes, limit.swap_bytes, limit.left_bytes),
+            *(limit.stall_cgroup, limit.some_stall_ns, limit.full_stall_ns),
         )
 
 
@@ -367,7 +368,10 @@ TABLES: dict[str, Table] = {
     "gpu_memory": (("t_ns", "pid", "gpu_bytes", "status", "reason"), _gpu_memory),
     "gpu_use": (("t_ns", "pid", "gpus_used", "status", "reason"), _gpu_use),
     "memory_limit": (
-        ("t_ns", "cgroup", "limit_bytes", "used_bytes", "reclaimable_bytes", "swap_bytes", "left_bytes"),
+        (
+            *("t_ns", "cgroup", "limit_bytes", "used_bytes", "reclaimable_bytes", "swap_bytes", "left_bytes"),
+            *("stall_cgroup", "some_stall_ns", "full_stall_ns"),
+        ),
         _memory_limit,
     ),
     "memory_use": (("t_ns", "processes", "rss_bytes", "pss_bytes"), _memory_use),

@@ -141,10 +141,15 @@ class Recent:
         return self.source.samples.wss_bytes[self.windows]
 
     @cached_property
-    def limit(self) -> LimitSummary | None:
-        """The limit of memory in this time, of which the last window may be read after its end; None: not read."""
+    def limits(self) -> list[MemoryLimit]:
+        """The limit of memory in this time, every two seconds; the last one may be read after the last window."""
         at_end = self.sample == self.source.samples.newest
-        return limit_summary(self.source.memory_limits(self.end_ns - SPAN_NS, 2**62 if at_end else self.end_ns + 1))
+        return self.source.memory_limits(self.end_ns - SPAN_NS, 2**62 if at_end else self.end_ns + 1)
+
+    @cached_property
+    def limit(self) -> LimitSummary | None:
+        """The limit of memory in this time; None: not read."""
+        return limit_summary(self.limits)
 
     def process_samples(self, seconds: float) -> list[dict[str, Any]]:
         """Return the scalars of each process in the windows that ended in the last ``seconds``."""

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from memtui.analysis.limit_forecast import whose_limit
-from memtui.core.units import size, span
+from memtui.core.units import percent, size, span
 from memtui.reports.verdict.recent import Check, Finding, Floats, Recent
 
 RULE = "thrashing"
@@ -26,6 +26,8 @@ def thrashing(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: seen for less than {span(LEAST_S)}", measured=False)
     rate_per_s = float(np.median(rates))
     what = f"{subject}: {rate_per_s:.0f} a second in the median of the last {span(min(LOOKED_S, recent.span_s))}"
+    waits = _waits(recent)
+    what += f"; {waits}" if waits else ""
     if (rates >= FAULTS_PER_S).mean() < LEAST_SHARE:
         return Check(RULE, what)
     limit = recent.limit
@@ -46,9 +48,31 @@ def thrashing(recent: Recent) -> Check:
             (
                 f"major faults a second, by window: {rates.min():.0f} to {rates.max():.0f}",
                 f"page cache: {size(limit.reclaimable_bytes)}; what can be used still: {size(limit.left_bytes)}",
+                *([waits] if waits else []),
             ),
         ),
     )
+
+
+def _waits(recent: Recent) -> str:
+    """Return how much of the time tasks waited for memory (pressure stall information); "" where that is not known."""
+    known = [limit for limit in recent.limits if limit.some_stall_ns is not None]
+    known = [
+        limit
+        for limit in known
+        if limit.stall_cgroup == known[-1].stall_cgroup and limit.t_ns >= known[-1].t_ns - LOOKED_S * 1e9
+    ]
+    if len(known) < 2:
+        return ""
+    first, last = known[0], known[-1]
+    shares = [
+        percent(max(after - before, 0) / (last.t_ns - first.t_ns))
+        for before, after in ((first.some_stall_ns, last.some_stall_ns), (first.full_stall_ns, last.full_stall_ns))
+        if before is not None and after is not None
+    ]
+    whose = whose_limit(last.stall_cgroup)
+    all_tasks = f", and all of them at once {shares[1]}" if len(shares) > 1 else ""
+    return f"tasks of {whose} waited for memory {shares[0]} of the time{all_tasks}"
 
 
 def _fault_rates(recent: Recent) -> Floats | None:
