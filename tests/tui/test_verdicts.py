@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, closing
 
 import pytest
 
-from memtui.reports.verdict.recent import Check, Finding
+from memtui.reports.verdict.recent import MOST_UNIONS, Check, Finding
 from memtui.reports.verdict.verdict import Verdict
 from memtui.session.page_reader import PageReader
 from memtui.session.session import Session
@@ -81,7 +81,7 @@ def test_pages_are_read_once_while_a_recording_goes_on(tmp_path, monkeypatch):
             rest(log, reader, index)
             assert names(log) == ["untouched"]
     assert len(read) < 20 * 16 + 200, "each group once, and the one that is not full"
-    assert len(log._pages) <= verdicts.MOST_GROUPS
+    assert len(log._pages) <= MOST_UNIONS
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.memory_growth import SHORTEST_S
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, resident_bytes
+from memtui.core.lru_cache import LruCache
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Hello, MemoryLimit, MemoryUse, Process
 from memtui.core.units import span
@@ -20,9 +21,10 @@ from memtui.reports.post_mortem import TrainingSource
 from memtui.session.sample_table import SampleTable
 from memtui.session.vma_row import VmaRow
 
+MOST_UNIONS = 40  # of groups of windows: a live cursor needs 15, and two that change
 NO_FILE = "memory of an allocator (no file)"
 Floats = NDArray[np.float64]
-UnionCache = MutableMapping[tuple[int, int, int, int], PageSet | None]
+UnionCache = LruCache[tuple[int, int, int, int], PageSet | None]
 """Pages touched in some windows, by process, first and last sample, and their number."""
 
 
@@ -74,7 +76,7 @@ class Recent:
 
     def __init__(self, source: RecentSource, index: int, cache: UnionCache | None = None) -> None:
         """Look at a session up to the window at ``index`` of its samples; ``cache``: what was added up for others."""
-        self._cache = {} if cache is None else cache
+        self._cache: UnionCache = LruCache(MOST_UNIONS) if cache is None else cache
         samples = source.samples
         self.source = source
         self.end_ns = int(samples.end_ns[index])
@@ -166,7 +168,7 @@ class Recent:
         if key not in self._cache:
             sets = [self.source.page_set(sample, process) for sample in samples]
             stored = [pages for pages in sets if pages is not None]
-            self._cache[key] = union(stored) if len(stored) == len(sets) else None
+            self._cache.put(key, union(stored) if len(stored) == len(sets) else None)
         return self._cache[key]
 
     @cached_property

@@ -13,6 +13,7 @@ from memtui.analysis.access_counts import SUMMED_SAMPLES, TouchSum, bin_sum
 from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.heat_map import HeatRange, Layout, bin_column
 from memtui.analysis.tensor_pages import NO_KIND, bin_kinds
+from memtui.core.lru_cache import LruCache
 from memtui.core.page_set import PageSet, parts_of
 from memtui.core.page_sizes import BLOCK_SHIFT, PAGE_BYTES
 from memtui.core.units import size
@@ -36,7 +37,6 @@ from memtui.tui.presenters.heat_rows import (
     rounded_weight,
     row_counts,
 )
-from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.tensor_locations import Placed
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView, TimeAxis

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from memtui.core.lru_cache import LruCache
 from memtui.core.samples import Process
 from memtui.session.session import Session
-from memtui.tui.presenters.lru_cache import LruCache
 
 FEW = 64  # processes: up to this number all are in every view
 KEEP_PROCESSES = 1024

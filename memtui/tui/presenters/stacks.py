@@ -10,10 +10,10 @@ from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.stack_groups import Groups
 from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
 from memtui.core.call_stacks import Frame
+from memtui.core.lru_cache import LruCache
 from memtui.reports.stack_summary import stack_name
 from memtui.reports.stack_sums import NO_PLACES, NOT_JOINED, NOT_RESIDENT, Columns, allocated_by
 from memtui.session.session import Session
-from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.playhead import Playhead
 from memtui.widgets.views.stacks import GROUPS, SORTS, StacksView, StackUseRow
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memtui.analysis.tensor_pages import TensorMap
+from memtui.core.lru_cache import LruCache
 from memtui.core.samples import Process, Status
 from memtui.session.session import Session
-from memtui.tui.presenters.lru_cache import LruCache
 
 KEEP_MAPS = 64
 NOT_TRACED = "no tensor is known: memtui trace -- python train.py (or run --trace, record --trace) tells where they lie"

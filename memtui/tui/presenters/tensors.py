@@ -12,11 +12,11 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.non_tensor_pages import REST, REST_CONTENTS, Mapped, rest_bytes
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap, tensor_name
 from memtui.analysis.tensor_sums import Grouping, Identity, TensorNumbers, Window, grouped, groups
+from memtui.core.lru_cache import LruCache
 from memtui.core.page_set import PageSet
 from memtui.core.units import clock
 from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
-from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.tensor_locations import KEEP_MAPS, TensorLocations, TracedProcess
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import TREND, TensorRow, TensorSort, TensorsView

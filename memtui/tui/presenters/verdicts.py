@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from memtui.analysis.memory_sentences import Forms
-from memtui.core.page_set import PageSet
+from memtui.core.lru_cache import LruCache
 from memtui.core.samples import Process
+from memtui.reports.verdict.recent import MOST_UNIONS, UnionCache
 from memtui.reports.verdict.verdict import Verdict, finding_forms, verdict_at
 from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
 
-MOST_GROUPS = 40  # of windows: a live cursor needs 15, and two that change
 LIVE_S = 5.0  # between two verdicts while the cursor moves
 
 
@@ -23,7 +23,7 @@ class VerdictLog:
         self._next: tuple[int, int] | None = None  # that of the last call
         self.due = False  # the verdict is not that of the cursor: the next call, without another key, computes it
         self._at_s = 0.0
-        self._pages = _Pages()
+        self._pages: UnionCache = LruCache(MOST_UNIONS)
         self.verdict: Verdict | None = None
 
     def update(self, reader: Session, index: int, *, moving: bool) -> Verdict | None:
@@ -56,15 +56,6 @@ class VerdictLog:
         """The finding that matters most, as a sentence in several forms; empty where there is none."""
         findings = self.verdict.findings if self.verdict is not None else []
         return tuple(finding_forms(finding) for finding in findings[:1])
-
-
-class _Pages(dict[tuple[int, int, int, int], PageSet | None]):
-    """The newest pages of groups of windows."""
-
-    def __setitem__(self, key: tuple[int, int, int, int], pages: PageSet | None) -> None:
-        super().__setitem__(key, pages)
-        while len(self) > MOST_GROUPS:
-            del self[next(iter(self))]
 
 
 class _SessionSource:
