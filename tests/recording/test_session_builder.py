@@ -1,11 +1,7 @@
 """A tree in which thousands of processes start and end: memory is used only for those that run, or are shown."""
 
-import subprocess
 import sys
-import time
-from contextlib import closing
 from pathlib import Path
-from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -19,7 +15,6 @@ from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, heat_map, ranges
 from memtui.tui.presenters.presenter import Room
-from tests.support.live import needs_tracker, part, start, stop, wait_for_samples
 from tests.support.sessions import MS, hello
 
 CHILDREN, EACH, LIVES = 5000, 5, 1  # children, how many begin in a window, windows that each is there
@@ -28,19 +23,6 @@ BASE = 0x7F00_0000_0000
 RANGES = 6
 KEEP_GROUPS = 8
 PAGES = 32
-FORKER = """
-import os, sys, time
-memory = bytearray(8 << 20)
-for line in sys.stdin:
-    for _ in range(int(line) // 40):
-        for _ in range(40):
-            if os.fork() == 0:
-                memory[::8192] = b"x" * 1024
-                time.sleep(0.08)
-                os._exit(0)
-        for _ in range(40): os.wait()
-    print("done", flush=True)
-"""
 
 
 def vmas(process: int) -> tuple[Vma, ...]:
@@ -304,45 +286,3 @@ def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):
     assert reader.pages.sums_of_level(0, 0, 5)[2].windows == 3
     assert sum(reuse.first_touches for _, process, reuse in reader.reuse.between(0, 5) if process == 2) == PAGES
     reader.close()
-
-
-LEAST_SEEN = 201
-
-
-def seen(path: Path) -> int:
-    """How many processes a session has, perhaps one that still grows."""
-    with closing(Session(path)) as reader:
-        return len(reader.processes.all())
-
-
-@needs_tracker
-def test_children_of_a_real_process_are_let_go(tmp_path):
-    """A thousand, each there for a window or two: neither the sampler nor the recorder grows with them."""
-    path = tmp_path / "s.memtui"
-    parent = subprocess.Popen([sys.executable, "-c", FORKER], stdin=PIPE, stdout=PIPE, text=True)
-    recording = start("record", parent.pid, "-o", path, "--interval", 0.02, "--max-overhead", "none")
-    assert parent.stdin is not None
-    assert parent.stdout is not None
-    held_bytes = []
-    try:
-        wait_for_samples(path, 1).close()
-        parts = [part(recording.pid, f"memtui.recording.{name}") for name in ("sampler", "recorder")]
-
-        def let_come_and_go(children: int) -> None:
-            print(children, file=parent.stdin, flush=True)
-            assert parent.stdout.readline() == "done\n"
-
-        deadline_s = time.monotonic() + 60
-        for children, least in ((200, 2), (800, LEAST_SEEN)):
-            let_come_and_go(children)
-            while seen(path) < least and time.monotonic() < deadline_s:  # on a busy machine many are never seen
-                let_come_and_go(200)
-            held_bytes.append([process.memory_info().rss for process in parts])
-    finally:
-        parent.kill()
-        parent.communicate()
-        code, _, errors = stop(recording)
-    assert code == 0, errors
-    assert seen(path) >= LEAST_SEEN
-    early, late = held_bytes
-    assert all(after - before < 5 << 20 for before, after in zip(early, late, strict=True)), held_bytes
