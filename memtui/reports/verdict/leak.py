@@ -15,8 +15,9 @@ from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_an
 RULE = "leak"
 LEAST_BYTES, LEAST_SHARE = 8 << 20, 0.03  # of a growth, and its share of what is resident
 USED_SHARE = 0.25  # of what was added: the working set grows by less where it is not used
-START_SHARE = 1 / 3  # of what is resident, in a minute: a program that grows faster is still starting ...
-STARTED_S = 300.0  # ... unless it is older than this
+START_SHARE = 1 / 3  # of what is resident, in a minute: a program that grows faster may be loading its data ...
+LOADS_BYTES_PER_S = 4 << 20  # ... if it grows by this at least ...
+STARTED_S = 300.0  # ... and is not older than this
 MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes stop sharing memory
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -38,8 +39,9 @@ def leak(recent: Recent) -> Check:
     grown_bytes = growth.bytes_per_s * growth.span_s
     if grown_bytes < max(LEAST_BYTES, LEAST_SHARE * resident[-1]):
         return Check(RULE, f"{between}, too little to tell")
-    if growth.bytes_per_s * 60 > START_SHARE * resident[-1] and _age_s(recent) < STARTED_S:
-        return Check(RULE, f"{between}: as fast as a program that starts")
+    least_bytes_per_s = max(START_SHARE * resident[-1] / 60, LOADS_BYTES_PER_S)
+    if growth.bytes_per_s > least_bytes_per_s and _age_s(recent) < STARTED_S:
+        return Check(RULE, f"{between}: as fast as a program that loads its data")
     if _newly_mapped_bytes(recent, growth) < MAPPED_SHARE * grown_bytes:
         return Check(RULE, f"{between}, as processes stop sharing memory")
     used_bytes = _working_set_growth(recent, growth)
