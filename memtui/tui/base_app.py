@@ -66,6 +66,7 @@ class TerminalApp(App[T]):
             terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
             self.set_interval(1.0, self.check_terminal)
             self.set_interval(FORGET_S, forget_widths)
+            self.set_interval(FORGET_S, collect_cycles)
 
     def action_next_theme(self) -> None:
         """Show the same screen in other colours."""
@@ -94,6 +95,14 @@ class TerminalApp(App[T]):
     def export_svg(self) -> str:
         """Return the screen as an SVG picture."""
         return self.export_screenshot(title="memtui")
+
+
+def collect_cycles() -> None:
+    """Collect garbage in cycles: by itself Python does so only when there are a quarter more objects than last time.
+
+    Meanwhile others come to lie between them: a screen that ran for an hour had grown by 6 MiB.
+    """
+    gc.collect()
 
 
 def forget_widths() -> None:
