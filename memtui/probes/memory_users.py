@@ -18,8 +18,8 @@ from memtui.core.procfs import PROC, process_inodes, read_stat
 _KCMP = {"x86_64": 312, "aarch64": 272}.get(platform.machine())
 _KCMP_VM = 1
 _EVERY_NS = 250_000_000  # whatever the kernel says of the last pid: lxcfs replaces its file by an older one
-_REST = 49  # a listing is followed by this many times its duration without one: 2 % of a CPU
-_LONGEST_NS = 5_000_000  # of the comparisons of one look
+_REST = 49  # a listing is followed by this many times its CPU time without one: 2 % of a CPU
+_LONGEST_NS = 5_000_000  # CPU time of the comparisons of one look
 _TICKS = os.sysconf("SC_CLK_TCK")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -40,7 +40,8 @@ class MemoryUsers:
     100 processes) and compares (2 to 4 us each) every process that was born since the last listing with every watched
     one, and one that is watched from now on with all; but where that one was born since, of older ones only with its
     parent and, as they are watched, with those of its tree: no other made it, unless by ``CLONE_PARENT``. Comparing
-    takes 5 ms of a round at most; what is left waits for the next ones, the newest and the oldest in turn.
+    takes 5 ms of CPU time of a round at most; what is left waits for the next ones, the newest and the oldest in turn.
+    Time in which this thread had no CPU does not count: on a busy machine it would leave little for comparing.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
@@ -65,20 +66,21 @@ class MemoryUsers:
     def poll(self, watched: Iterable[int]) -> None:
         """Add those that use the memory of these processes now. Call this after a round of pauses."""
         watched = tuple(watched)
-        last_pid, began_ns = self._read_last_pid(), time.monotonic_ns()
+        last_pid, now_ns = self._read_last_pid(), time.monotonic_ns()
         new = [pid for pid in watched if pid not in self._users]
-        due = self._left or last_pid != self._last_pid or began_ns >= self._due_ns
-        if not new and not (due and began_ns >= self._rest_until_ns):
+        due = self._left or last_pid != self._last_pid or now_ns >= self._due_ns
+        if not new and not (due and now_ns >= self._rest_until_ns):
             return
+        began_cpu_ns = time.thread_time_ns()
         try:
             self._plan(watched, new)
         except OSError:  # no file can be opened just now: the next round tries again
             return
         self._last_pid = last_pid
-        self._compare(time.monotonic_ns() + _LONGEST_NS)
-        ended_ns = time.monotonic_ns()
+        self._compare()
+        ended_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns() - began_cpu_ns
         self._due_ns = ended_ns + _EVERY_NS
-        self._rest_until_ns = ended_ns + min(_EVERY_NS, _REST * (ended_ns - began_ns))
+        self._rest_until_ns = ended_ns + min(_EVERY_NS, _REST * cpu_ns)
 
     def _plan(self, watched: Iterable[int], new: Iterable[int]) -> None:
         """List the processes, and note which are to be compared with which. Raises OSError."""
@@ -111,8 +113,9 @@ class MemoryUsers:
             before = self._left.pop(other, ())
             self._left[other] = (*before, *(pid for pid in pids if pid not in before)) if before else pids
 
-    def _compare(self, until_ns: int) -> None:
-        """Compare what is left, until then, but at least one process."""
+    def _compare(self) -> None:
+        """Compare what is left as long as there is time for it, but at least one process."""
+        until_ns, until_cpu_ns = time.monotonic_ns() + _LONGEST_NS, time.thread_time_ns() + _LONGEST_NS
         newest = True
         while self._left:
             other = next(reversed(self._left) if newest else iter(self._left))
@@ -122,7 +125,8 @@ class MemoryUsers:
                     self._users[pid].add(other)
                     if other in self._users:
                         self._users[other].add(pid)
-            if time.monotonic_ns() >= until_ns:
+            # Reading the CPU time takes as long as a comparison, and it is never more than the time by the clock.
+            if time.monotonic_ns() >= until_ns and time.thread_time_ns() >= until_cpu_ns:
                 break
 
     def _share(self, pid: int, other: int) -> bool:
