@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from itertools import pairwise
+from statistics import fmean
 
 import pytest
 
@@ -277,26 +278,29 @@ class TestMeasured:
                 first.kill()
 
     def test_a_study_of_windows(self, tmp_path, monkeypatch, capsys):
-        monkeypatch.setattr(window_length, "QUICK_LENGTHS_S", (0.02, 0.05, 0.2))
-        argv = (
-            "bench",
-            "resolution",
-            "relu",
-            "--quick",
-            *FAST[:2],
-            *FAST[4:],
-            "--db",
-            str(tmp_path / "x.db"),
-            "--json",
-        )
-        for _ in range(3):  # windows of 20 ms: other work may double the time of one
-            assert main(list(argv)) == 0
-            points = json.loads(capsys.readouterr().out)["points"]
-            assert [point["seconds"] for point in points] == [0.02, 0.05, 0.2]
-            assert points[-1]["time"]["error"] == 0
-            if near := all(abs(point["time"]["error"]) < 1 for point in points):
-                break
-        assert near
+        """What is printed follows from the windows that were measured, and a call takes as long in each length."""
+        lengths_s, path = (0.02, 0.05, 0.2), tmp_path / "x.db"
+        monkeypatch.setattr(window_length, "QUICK_LENGTHS_S", lengths_s)
+        studied = []
+        points_of = window_length.study
+        monkeypatch.setattr(window_length, points_of.__name__, lambda rows: (studied.extend(rows), points_of(rows))[1])
+        argv = ("bench", "resolution", "relu", "--quick", *FAST[:2], *FAST[4:], "--db", str(path), "--json")
+        assert main(list(argv)) == 0
+        points = json.loads(capsys.readouterr().out)["points"]
+        rows = sorted(studied, key=lambda row: row.plan.seconds)
+        assert [point["seconds"] for point in points] == [row.plan.seconds for row in rows] == list(lengths_s)
+        assert sorted(row["seconds"] for row in rows_in(path)) == list(lengths_s)
+        means_ns = [fmean(window.call_ns for window in row.windows) for row in rows]
+        for point, measured, mean_ns in zip(points, rows, means_ns, strict=True):
+            assert point["windows"] == len(measured.windows) == 2
+            assert point["time"]["error"] == pytest.approx(mean_ns / means_ns[-1] - 1)
+            for window in measured.windows:
+                assert window.calls >= len(window.block_ns)
+                assert 0.999 * min(window.block_ns) <= window.call_ns <= 1.001 * max(window.block_ns)
+        assert points[-1]["time"]["error"] == 0
+        # Whatever else runs, one of many blocks is undisturbed: as fast in short windows as in those ten times as long.
+        fastest_ns = [min(block for window in row.windows for block in window.block_ns) for row in rows]
+        assert max(fastest_ns) < 4 * min(fastest_ns)
 
 
 def test_databases_are_merged_and_told_of(tmp_path):

@@ -105,6 +105,7 @@ def test_of_many_pages_a_random_part_tells_how_many_are_missing(alone, times):
     count = times * MOST_PAGES
     of = walk(pages(*range(FIRST, FIRST + count)), (FIRST, FIRST + count))
     reader, none, half = FirstAccessReader(of), Notes(), Notes(*range(FIRST, FIRST + count, 2))
+    reader._random = np.random.default_rng(times)  # the same at every run: a limit of 97.5 % is missed now and then
     assert not reader.wants_resident
     of = walk(None, (FIRST, FIRST + count))
     queries = []
@@ -116,11 +117,15 @@ def test_of_many_pages_a_random_part_tells_how_many_are_missing(alone, times):
         assert result.doubtful_pages == 3 * times, "no note among so many leaves few"
         queries.append(none.asked)
     assert queries[0].difference(queries[1]).page_count, "the same pages again would never tell of the others"
-    reader.record_clear()
-    result = reader.read(half, 1, of, NONE)  # without a draw before
-    assert result.unsure.page_count == 0
-    missing = count // 2 - result.pages.page_count
-    assert missing <= result.doubtful_pages <= missing * 1.1
+    enough = 0
+    for _ in range(40):
+        reader.record_clear()
+        result = reader.read(half, 1, of, NONE)  # without a draw before
+        assert result.unsure.page_count == 0
+        missing = count // 2 - result.pages.page_count
+        enough += missing <= result.doubtful_pages
+        assert 0.9 * missing <= result.doubtful_pages <= 1.1 * missing
+    assert enough >= 37
     assert reader.read(half, 1, of, NONE).unsure.page_count, "those that were not asked about keep their notes"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.many_mappings import PART_MIB, allowing, record
 from memtui.core.errors import UserError
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.core.procfs import read_stat
@@ -33,6 +34,7 @@ from memtui.recording.sampler.target_lock import TargetLocks
 from memtui.recording.sampler.tracked_tree import TrackedTree
 from memtui.recording.sampler.tree_window import TreeWindows
 from memtui.recording.supervisor.launch import Observation
+from memtui.session.session import Session
 from tests.support.in_process import memtui_here
 from tests.support.live import needs_tracker, pattern, start
 from tests.support.pagetable_targets import Observer, Target, assert_exactly, need_pagetable
@@ -43,6 +45,7 @@ pytestmark = pytest.mark.real_clock
 
 PAGES = 20_000
 MS = 10**6
+LONG_NS = 5000 * MS  # also on a busy machine a process has stopped and is read by then
 PAGE_NS = 60
 NO_PID = 1 << 22  # the largest there can be is below
 
@@ -311,24 +314,25 @@ def test_threads_never_have_longer_to_stop_than_a_pause_may_last(held, took_ms):
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_what_would_take_longer_is_not_held_at_all(held, together):
+def test_what_would_take_longer_is_not_held_at_all(held, together, monkeypatch):
     target, tracker, _ = held
-    with Target() as other, closing(PageReader(tracker, pause=True, together=together, max_pause_ns=50 * MS)) as reader:
+    monkeypatch.setattr(window_reader, "DEADLINE_S", LONG_NS / 1e9)
+    with Target() as other, closing(PageReader(tracker, pause=True, together=together, max_pause_ns=LONG_NS)) as reader:
         both = [subject_of(target.pid), subject_of(other.pid)]
         for subject in both:
             reader.start(subject)
         reader._times.expected_stopped_ns = lambda pid: 0
-        reader._times.expected_ns = lambda pid, mappings, status=None: 30 * MS
+        reader._times.expected_ns = lambda pid, mappings, status=None: LONG_NS * 6 // 10
         outcomes = reader.read(both, want_resident=False)
         assert all(isinstance(outcome, Reading) for outcome in outcomes)
         # Held at once they are held for the sum of their times, so there is room for one.
         assert [outcome.paused_ns > 0 for outcome in outcomes] == [True, not together]
         assert [outcome.running != "" for outcome in outcomes] == [False, together]
-        reader._times.expected_ns = lambda pid, mappings, status=None: 51 * MS
+        reader._times.expected_ns = lambda pid, mappings, status=None: LONG_NS + 1
         outcomes = reader.read(both, want_resident=False)
         assert [outcome.paused_ns for outcome in outcomes] == [0, 0]
-        assert all(outcome.running == "holding it would take longer than --max-pause (50.0 ms)" for outcome in outcomes)
-        reader._times.expected_ns = lambda pid, mappings, status=None: 10 * MS
+        assert all(outcome.running == "holding it would take longer than --max-pause (5.0 s)" for outcome in outcomes)
+        reader._times.expected_ns = lambda pid, mappings, status=None: LONG_NS // 5
         outcomes = reader.read(both, want_resident=False)
         assert all(outcome.paused_ns > 0 and not outcome.running for outcome in outcomes), (
             "held again where it is short again"
@@ -380,6 +384,56 @@ def test_as_many_mappings_as_the_kernel_allows_are_read_within_the_longest_pause
     # On a busy machine a pause lasts longer than what is done in it. That none waited for a CPU inside of a virtual
     # machine does not say that its host had one: so the middle one.
     assert sorted(held_ns)[1] < 2 * limit_ns, held_ns
+
+
+@pytest.fixture
+def mapped():
+    """A process that really has more mappings than are read; their memory is its ``b``."""
+    count = MOST_MAPPINGS + 5000
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(allowing(count))
+        except OSError as error:
+            pytest.skip(f"vm.max_map_count may not be raised here: {error.strerror}")
+        target = stack.enter_context(Target())
+        target.do(f"b = libc.mmap(None, {count} * 4096, 3, 0x22, -1, 0)")
+        target.do(f"[libc.mprotect(b + n * 4096, 4096, 1) for n in range(0, {count}, 2)]")
+        with Path(f"/proc/{target.pid}/maps").open("rb") as maps:
+            assert sum(1 for _ in maps) > count
+        yield target
+
+
+def test_one_that_really_has_more_mappings_is_not_held_until_it_has_less(mapped):
+    need_pagetable()
+    with PageTableTracker() as tracker, closing(PageReader(tracker, pause=True, max_pause_ns=5000 * MS)) as reader:
+        subject = subject_of(mapped.pid)
+        with pytest.raises(TooManyMappings, match="more than 65,536"):
+            reader.start(subject)
+        for _ in range(3):
+            (outcome,) = reader.read([subject], want_resident=False)
+            assert isinstance(outcome, Lost)
+            assert (str(outcome.error), outcome.paused_ns) == (MANY, 0)
+        mapped.do(f"libc.munmap(ctypes.c_void_p(b), ctypes.c_size_t({MOST_MAPPINGS // 2} * 4096))")
+        for _ in range(2):
+            (outcome,) = reader.read([subject], want_resident=False)
+            assert isinstance(outcome, Reading), outcome
+            assert outcome.paused_ns > 0
+        assert outcome.maps.count(b"\n") > MOST_MAPPINGS // 2
+        assert (outcome.window.status, outcome.window.reason) == ("ok", "")
+
+
+@needs_tracker
+def test_of_one_that_really_has_more_mappings_there_are_samples_in_little_memory(mapped, tmp_path):
+    uses = record(mapped.pid, tmp_path / "s.memtui", 2)
+    session = Session(tmp_path / "s.memtui")
+    try:
+        windows = session.processes.samples(0, session.samples.newest)
+    finally:
+        session.close()
+    assert {(window["status"], window["reason"]) for window in windows} == {("failed", MANY)}
+    assert not any(window["paused_ns"] for window in windows)
+    assert all(window["rss_bytes"] > 1 << 20 and window["cpu_ns"] for window in windows)
+    assert all(0 < use.peak_bytes < PART_MIB << 20 for use in uses.values()), uses
 
 
 def waited_ns(*pids: int) -> int:
