@@ -49,7 +49,7 @@ def borrowed() -> Iterator[Bench]:
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
     make_place(place)
-    for name, begin in (("sparse", b""), ("sparse.json", b'[{"'), ("sparse.py", b"#"), ("sparse.pt", b"PK\x03\x04")):
+    for name, begin in (("sparse", b""), ("sparse.json", b'[{"'), ("sparse.py", b"#")):
         with (place / name).open("wb") as file:
             file.write(begin)
             file.truncate(10 << 30)
@@ -110,15 +110,11 @@ def calls(place: Path, names: list[str], folders: list[str]) -> Iterator[Call]:
         yield Call("place profile", "own", ("place", "profile", f"{path}:f", "-o", "out.memtui"), (path, "no model"))
 
 
-def weights(path: str) -> Call:
-    setting = f"restore_model_path={path}"
-    return Call("train", "weights", ("train", "fcReLu", "--set", "restore_model=true", "--set", setting), (path,))
-
-
 def calls_of_any_size(place: Path, names: list[str], pid: int) -> Iterator[Call]:
     """What is read in part, or by another program. ``pid``: of a process that can be observed."""
     for path in (str(place / name) for name in names):
-        yield weights(path)
+        setting = f"restore_model_path={path}"
+        yield Call("train", "weights", ("train", "fcReLu", "--set", "restore_model=true", "--set", setting), (path,))
         for kind in ("steps", "lines", "file"):
             yield Call("calibrate", kind, ("calibrate", str(pid), "--counter", f"{kind}={path}"), (path,))
 
@@ -162,7 +158,6 @@ def test_what_has_no_end_is_not_read(borrowed, sleeping):
     found = [
         *calls(borrowed.place, ["sparse", "sparse.json", "sparse.py", "device", "pipe"], ["of-zeros"]),
         *calls_of_any_size(borrowed.place, ["device", "pipe"], sleeping),
-        weights(str(borrowed.place / "sparse.pt")),
     ]
     assert len(found) > 80
     failed = wrong(borrowed, found, denied=False)
