@@ -282,14 +282,14 @@ def _of_the_recording(errors: str) -> list[str]:
     return [line for line in errors.splitlines() if "SUDO_UID" not in line]
 
 
-@pytest.mark.slow
 @needs_tracker
-def test_programs_that_end_while_the_recording_starts():
-    """The first 20, with the same lives at every run, of the 1,000 of ``python -m benchmarks.short_targets``."""
-    outcomes, wrong = short_targets.watch(20)
+@pytest.mark.parametrize("starts", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_programs_that_end_while_the_recording_starts(starts):
+    """The first ones, the same at every run, of the 1,000 of ``python -m benchmarks.short_targets``."""
+    outcomes, wrong = short_targets.watch(starts)
     assert wrong == []
-    assert sum(outcomes.values()) == 20
-    assert outcomes["recorded"]
+    assert sum(outcomes.values()) == starts
+    assert 0 < outcomes["recorded"] < starts, "some end before the recording has started"
 
 
 def test_a_full_disk_keeps_what_was_there():
