@@ -115,7 +115,8 @@ class Database:
         try:
             check_place(path, writable=writable)
             if not writable and is_own_file(path) and not any(map(os.path.lexists, sqlite_temporary_files(path))):
-                seal(path, self._check, 0.0)  # with a log, also an empty one, SQLite leaves files next to it
+                with suppress(sqlite3.Error, OSError):  # reading it tells
+                    seal(path, self._check, 0.0)  # with a log, also an empty one, SQLite leaves files next to it
             self._connection = (connect_writer if writable else connect)(path, self._prepare)
         except DatabaseError:
             raise
@@ -144,7 +145,7 @@ class Database:
         """Close the file. A writer leaves a single file without a log, if no other process has it open."""
         self._connection.close()
         if self._writable:
-            with suppress(UserError):  # another file has taken its place
+            with suppress(UserError, sqlite3.Error, OSError):  # another file has taken its place, or the log stays
                 seal(self.path, self._check, 0.0)
 
     def start_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:

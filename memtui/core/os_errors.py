@@ -42,6 +42,9 @@ _REMEDIES = {
     errno.ESTALE: "the server of that file system lost it; try again",
     errno.ETIMEDOUT: "the server of that file system does not answer; try again",
 }
+# By SQLite's code: https://www.sqlite.org/rescode.html. Of those with more than 8 bits the last 8 say what kind it is.
+_SQLITE_IOERR_NOMEM = 3082
+_OF_SQLITE = {8: errno.EROFS, 10: errno.EIO, 13: errno.ENOSPC, _SQLITE_IOERR_NOMEM: errno.ENOMEM}
 
 
 def refused(
@@ -51,7 +54,7 @@ def refused(
 
     Args:
         path: as the user knows it.
-        error: an ``OSError``, or another error whose text says why.
+        error: an ``OSError``, a ``MemoryError``, one of SQLite, or another error whose text says why.
         doing: what could not be done: ``READ``, ``WRITE``, ``USE``, ``CREATE``.
         remedy: what to do, where the caller knows more than the errno says.
         code: ``BAD_INPUT`` for what the user named, ``FAILURE`` for what failed while running.
@@ -61,12 +64,20 @@ def refused(
 
 def why(path: Path | str, error: BaseException, remedy: str = "") -> str:
     """Return the second half of ``refused``: the reason and, after a semicolon, the remedy."""
-    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError):
+        error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+    number = error.errno if isinstance(error, OSError) else _number_of_sqlite(error)
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     if number in _RIGHTS and (closed := _closed(Path(path))):
         reason += f" ({closed})"
     remedy = remedy or (_of_rights(Path(path)) if number in _RIGHTS else _REMEDIES.get(number or 0, ""))
     return f"{reason}; {remedy}" if remedy else reason
+
+
+def _number_of_sqlite(error: BaseException) -> int | None:
+    """Return the errno that is closest to an error of SQLite; None for other errors."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return _OF_SQLITE.get(code) or _OF_SQLITE.get(code & 0xFF)
 
 
 def unhandled(error: OSError, named: Iterable[str]) -> UserError:

@@ -64,7 +64,7 @@ def write_as(
         writer.close_as(path, overwrite=force)
     except FileExistsError:
         raise UserError(f"{path}: exists already; choose another name or add --force") from None
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, MemoryError) as error:
         raise refused(path, error, WRITE) from None
 
 

@@ -90,12 +90,12 @@ class ProfileFile:
                 with connection:
                     connection.execute("BEGIN")
                     _insert(connection, [MetaRecord(key, _json(value)) for key, value in meta.items()])
+            created = cls(path)
+            seal(path, created._check_tables)
         except OSError as error:
             raise refused(path, error, WRITE) from None
         except sqlite3.Error as error:
             raise UserError(f"{path}: {_READ_ONLY}: {error}") from None
-        created = cls(path)
-        seal(path, created._check_tables)
         return created
 
     def renew(
@@ -206,9 +206,9 @@ class ProfileFile:
                 with connection:
                     connection.execute("BEGIN IMMEDIATE")
                     yield connection
+            seal(self.path, self._check_tables)
         except sqlite3.Error as error:
             raise UserError(f"{self.path}: {_READ_ONLY}: {error}") from None
-        seal(self.path, self._check_tables)
 
     def _check_tables(self, connection: sqlite3.Connection) -> None:
         """Raise UserError where the file has another format, or a trigger, view or other code."""

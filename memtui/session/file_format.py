@@ -158,6 +158,11 @@ def size_on_disk(path: Path) -> int:
     return _size(path) + _log_bytes(path)
 
 
+def has_log_file(path: Path) -> bool:
+    """Return whether a part of the session is in the log beside it."""
+    return _log_bytes(path) > 0
+
+
 def _log_bytes(path: Path) -> int:
     return _size(path.with_name(f"{path.name}-wal"))
 
@@ -395,28 +400,30 @@ def seal(path: Path, check: Callable[[sqlite3.Connection], object], patience_s: 
     """Fold the write-ahead log of a file that was written into it; return False where a reader keeps it open.
 
     ``check`` inspects its tables: a file that it refuses is left as it is. A viewer that follows a session closes it at
-    its next refresh, within a second. Raises UserError: that of ``check``, or SessionError where the file is damaged.
+    its next refresh, within a second. Raises what ``check`` does, and sqlite3.Error, OSError and MemoryError where the
+    log cannot be folded for another reason; the end of what was written is in the log then.
     """
-    deadline = time.monotonic() + patience_s
+    began = time.monotonic()
     _check_temporary_files(path)
-    try:
-        with closing(_open(path, "mode=rw", query_only=False, timeout=0)) as connection:
-            while True:
-                try:
-                    check(connection)
-                    return connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] == "delete"
-                except sqlite3.OperationalError:
-                    if time.monotonic() > deadline:
+    with closing(_open(path, "mode=rw", query_only=False, timeout=0)) as connection:
+        while True:
+            try:
+                check(connection)
+                return connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] == "delete"
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                if time.monotonic() - began > (patience_s if busy else patience_s / 10):
+                    if busy:
                         return False
-                    time.sleep(0.02)
-    except (sqlite3.OperationalError, OSError):
-        return False
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
+                    raise
+                time.sleep(0.02)
 
 
 def seal_session(path: Path) -> bool:
-    """Seal a session whose recording has ended; return False also where another file has taken its place."""
+    """Seal a session whose recording has ended; return False also where another file has taken its place.
+
+    Raises sqlite3.Error, OSError and MemoryError, see ``seal``.
+    """
 
     def check(connection: sqlite3.Connection) -> None:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:

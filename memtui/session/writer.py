@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +48,20 @@ class SessionWriter:
             self._identity = _identity(os.fstat(descriptor))
         finally:
             os.close(descriptor)
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._committed = False  # whether anything but empty tables was
+        connection = None
         try:
+            self._connection = connection = sqlite3.connect(path, isolation_level=None)
             if copy_of is None:
                 self._create_tables()
             else:
                 self._copy_tables(copy_of)
-        except (sqlite3.Error, OSError, SessionError):
-            self._connection.close()
-            if _identity(os.lstat(path)) == self._identity:
-                _remove(path)
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            with suppress(OSError):  # that of the caller is what went wrong first
+                if _identity(os.lstat(path)) == self._identity:
+                    _remove(path)
             raise
 
     def _create_tables(self) -> None:
@@ -134,6 +138,7 @@ class SessionWriter:
         """Make everything so far readable for others and safe from a kill."""
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
+            self._committed = True
 
     def displaced(self) -> str:
         """Return what happened to the file while it was written; empty as long as it is in its place."""
@@ -146,8 +151,34 @@ class SessionWriter:
         return "" if in_place else "another file took its place while it was recorded"
 
     def close(self) -> bool:
-        """Commit and, unless a reader has the session open, fold it into one file. Return True when folded."""
+        """Commit and, unless a reader has the session open, fold it into one file. Return True when folded.
+
+        Raises:
+            OSError: the file is not in its place any more.
+            sqlite3.Error, MemoryError: the rest could not be committed, or not be folded.
+        """
         self.commit()
+        return self._fold()
+
+    def abandon(self) -> bool:
+        """Close after a failure, whatever else fails; return False where nothing was recorded, and the file removed.
+
+        What was not committed is left out: it may be a part of a window.
+        """
+        failures = sqlite3.Error, OSError, MemoryError
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except failures:
+            self._connection.close()  # which rolls it back
+        with suppress(*failures):
+            if self._committed:
+                self._fold()
+            else:
+                self.discard()
+        return self._committed
+
+    def _fold(self) -> bool:
         if self.displaced():  # SQLite would leave the log behind under the old name, with the end of the session
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.close()
@@ -160,11 +191,14 @@ class SessionWriter:
         """Close, and rename the session in the same folder now that it is whole.
 
         Raises:
-            FileExistsError, SessionError: as when a session is created; the file is removed then.
-            OSError: any other error.
+            FileExistsError, SessionError: as when a session is created; the file is removed then, and after any error.
+            OSError, sqlite3.Error, MemoryError: any other error.
         """
-        self.close()
         try:
+            if not self.close():
+                raise SessionError(
+                    f"{path}: cannot be written: another program reads {self.path}; end it, and try again"
+                )
             if overwrite:
                 _take_away(path)
             elif os.path.lexists(path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.os_errors import READ, refused, unhandled
+from memtui.core.os_errors import READ, refused, unhandled, why
 from memtui.core.small_file import check_readable, read_small, read_small_bytes
 from memtui.core.text import one_line
 
@@ -49,6 +50,30 @@ def test_others_have_a_remedy_too(number):
     assert str(refused("x", OSError(number, os.strerror(number)))).startswith(
         f"x: cannot be used: {os.strerror(number)}; "
     )
+
+
+def sqlite_error(code: int, text: str) -> sqlite3.Error:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (MemoryError(), "Cannot allocate memory; end something, or ask for less"),
+        (sqlite_error(sqlite3.SQLITE_FULL, "database or disk is full"), "database or disk is full; make room there"),
+        (sqlite_error(sqlite3.SQLITE_IOERR_FSYNC, "disk I/O error"), "disk I/O error; the disk has an error"),
+        (sqlite_error(sqlite3.SQLITE_IOERR_NOMEM, "disk I/O error"), "disk I/O error; end something, or ask for less"),
+        (sqlite_error(sqlite3.SQLITE_READONLY, "a readonly database"), "a readonly database; nothing can be written"),
+    ],
+)
+def test_what_sqlite_and_python_lack_has_the_remedy_of_the_system(error, says):
+    assert str(refused("x", error)).startswith(f"x: cannot be used: {says}")
+
+
+def test_an_error_without_a_number_is_its_text():
+    assert why("x", sqlite3.DatabaseError("file is not a database")) == "file is not a database"
 
 
 def test_who_is_denied_what_and_whom_to_ask(tmp_path):

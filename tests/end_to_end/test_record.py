@@ -22,6 +22,7 @@ from benchmarks import short_targets
 from memtui.recording.supervisor.foreground import NO_SAMPLE
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
+from tests.support import fault_library
 from tests.support.cli import memtui
 from tests.support.folders import names_in
 from tests.support.live import (
@@ -313,6 +314,58 @@ def test_a_full_disk_keeps_what_was_there():
             assert memtui("report", path).returncode == 0, "what was written is there"
         finally:
             subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory) -> Path:
+    return fault_library.build(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture(scope="module")
+def allocations(faults, tmp_path_factory) -> int:
+    """How often a recorder asks for memory that creates the tables, gets no message, and removes the file."""
+    folder = tmp_path_factory.mktemp("allocations")
+    words = [sys.executable, "-P", "-m", "memtui.recording.recorder", "--", str(folder / "s.memtui")]
+    environment = fault_library.environment(faults, folder / "counts")
+    assert subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, check=False).returncode == 1
+    return json.loads((folder / "counts").read_text())["memory"]
+
+
+@needs_tracker
+def test_a_recorder_without_memory_ends_the_recording_and_harms_nobody(faults, allocations, session, tmp_path):
+    number = allocations + 2400  # after some windows
+    environment = fault_library.environment(faults, tmp_path / "counts", "memory", number=number, for_ever=True)
+    with pattern("loop", "--pages", 256) as truth:
+        child = start("record", truth["pid"], "-o", session, "--interval", "0.05", env=environment)
+        sampler, recorder = (part(child.pid, f"memtui.recording.{name}") for name in ("sampler", "recorder"))
+        _, err = child.communicate(timeout=60)
+        assert runs(truth["pid"])
+        assert not held_threads(truth["pid"])
+        assert gone(sampler)
+        assert gone(recorder)
+    assert child.returncode == 1
+    ended = f"{session}: the recording ended, and what was committed before can be read: Cannot allocate memory; "
+    assert ended in err.splitlines()[-1]
+    assert "Traceback" not in err
+    reader = Session(session)
+    assert len(reader.samples) > 0
+    assert reader.end is None
+    reader.close()
+    assert memtui("report", session).returncode == 0
+
+
+@needs_tracker
+def test_a_recorder_that_fails_before_the_first_process_says_why(faults, allocations, session, tmp_path):
+    """It has nothing to leave, and the sampler has nothing to say."""
+    number = allocations + 1
+    environment = fault_library.environment(faults, tmp_path / "counts", "memory", number=number, for_ever=True)
+    with pattern("loop", "--pages", 256) as truth:
+        done = memtui("record", truth["pid"], "-o", session, env=environment)
+        assert runs(truth["pid"])
+    assert done.returncode == 1
+    says = f"memtui record: {session}: nothing was recorded: Cannot allocate memory; end something, or ask for less"
+    assert says in done.stderr.splitlines()
+    assert not session.exists()
 
 
 @needs_root

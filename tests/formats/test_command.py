@@ -312,14 +312,21 @@ def test_what_is_there_stays_without_force(capsys):
     assert run(capsys, "import", "x.txt", "-o", "s.memtui", "--force")[0] == 0
 
 
-def test_a_write_that_fails_leaves_no_half_a_session(capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (sqlite3.OperationalError("database or disk is full"), "database or disk is full"),
+        (MemoryError(), "Cannot allocate memory; end something, or ask for less"),
+    ],
+)
+def test_a_write_that_fails_leaves_no_half_a_session(error, says, capsys, monkeypatch):
     def full(*args):
-        raise sqlite3.OperationalError("database or disk is full")
+        raise error
 
     monkeypatch.setattr("memtui.session.writer.SessionWriter.insert", full)
     Path("x.txt").write_text(ZPP)
     code, _, err = run(capsys, "import", "x.txt", "-o", "s.memtui")
-    assert (code, err) == (2, "memtui import: s.memtui: cannot be written: database or disk is full\n")
+    assert (code, err) == (2, f"memtui import: s.memtui: cannot be written: {says}\n")
     assert [path.name for path in Path().iterdir()] == ["x.txt"]
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -109,6 +110,16 @@ def test_a_file_that_cannot_be_written_is_read(tmp_path: Path) -> None:
                 file.add(CASE.samples)
     finally:
         path.parent.chmod(0o700)
+
+
+def test_a_log_that_cannot_be_folded_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "p.memtui")
+    with monkeypatch.context() as patched:
+        patched.setattr("memtui.placement.store.seal", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
+        with pytest.raises(UserError, match=r"p.memtui: cannot be written: disk I/O error"):
+            file.add(CASE.samples)
+        with pytest.raises(UserError, match=r"q.memtui: cannot be written: disk I/O error"):
+            ProfileFile.create(tmp_path / "q.memtui", CASE.graph, CASE.pools)
 
 
 def test_a_writer_that_is_killed_leaves_whole_rounds(tmp_path: Path) -> None:

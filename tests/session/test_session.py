@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -25,7 +26,15 @@ from memtui.reports.export import export
 from memtui.reports.report import build_report, report_of
 from memtui.reports.source import Source
 from memtui.session.blobs import decode_reuse, encode_reuse
-from memtui.session.file_format import JOURNAL_MAGIC, SessionError, check_file, row_id, seal_session, split_row_id
+from memtui.session.file_format import (
+    JOURNAL_MAGIC,
+    SessionError,
+    check_file,
+    has_log_file,
+    row_id,
+    seal_session,
+    split_row_id,
+)
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from tests.support import sessions
@@ -237,6 +246,79 @@ def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path,
     with closing(Session(path)) as later:
         assert len(later.samples) == 20
         assert later.end is not None
+
+
+def test_after_a_failure_only_what_was_committed_is_left(tmp_path):
+    """What was not may be a part of a window."""
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    recorder = SessionBuilder(writer)
+    stream = messages(20)
+    while recorder.samples < 3:
+        recorder.add(next(stream))
+    writer.commit()
+    while recorder.samples < 5:
+        recorder.add(next(stream))
+    assert writer.abandon()
+    assert names_in(tmp_path) == ["s.memtui"]
+    with closing(Session(path)) as reader:
+        assert len(reader.samples) == 3
+        assert reader.end is None
+
+
+def test_after_a_failure_nothing_is_left_of_a_session_without_a_commit(tmp_path):
+    writer = SessionWriter(tmp_path / "s.memtui")
+    recorder = SessionBuilder(writer)
+    for message in messages(3):
+        recorder.add(message)
+    assert not writer.abandon()
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [MemoryError(), sqlite3.OperationalError("disk I/O error"), KeyboardInterrupt()])
+def test_a_session_that_cannot_be_created_leaves_no_file(error, tmp_path, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    for where in ("sqlite3.connect", "memtui.session.writer.SessionWriter._create_tables"):
+        with monkeypatch.context() as patched:
+            patched.setattr(where, fail)
+            with pytest.raises(type(error)):
+                SessionWriter(tmp_path / "s.memtui")
+        assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_log_that_cannot_be_folded_is_not_passed_over(folded, tmp_path, monkeypatch):
+    """As when a reader that has the file open keeps the log, and there is no memory to look again."""
+    path = tmp_path / "s.memtui"
+    writer = SessionWriter(path)
+    recorder = SessionBuilder(writer)
+    for message in messages(20):
+        recorder.add(message)
+    writer.commit()
+    with closing(Session(path)) as reader:
+        if folded:
+            reader.release()
+        with monkeypatch.context() as patched:
+            patched.setattr("memtui.session.file_format.sqlite3.connect", Mock(side_effect=MemoryError))
+            with pytest.raises(MemoryError):
+                writer.close()
+        assert has_log_file(path) != folded
+        assert len(reader.samples) == 20
+        assert reader.end is not None
+
+
+def test_a_draft_that_cannot_be_folded_is_not_renamed_without_its_log(tmp_path):
+    draft = tmp_path / "draft"
+    writer = SessionWriter(draft)
+    recorder = SessionBuilder(writer)
+    for message in messages(20):
+        recorder.add(message)
+    writer.commit()
+    with closing(Session(draft)), pytest.raises(SessionError, match="another program reads"):
+        writer.close_as(tmp_path / "s.memtui", overwrite=False)
+    assert names_in(tmp_path) == []
 
 
 def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:

@@ -1,20 +1,24 @@
 /*
- * Loaded before the C library: from a certain call on, what SQLite asks of the operating system fails once or for ever.
- * Counts reads, writes, syncs, changes of size and allocations that libsqlite3 makes itself.
+ * Loaded before the C library: from a certain call on, what is asked of the operating system fails once or for ever.
+ * Counts reads, writes, syncs, changes of size, files opened, files removed, mappings and allocations that the code
+ * between two addresses makes itself: that of libsqlite3, or all of the process.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { READ, WRITE, SYNC, SIZE, MEMORY, KINDS };
+enum { READ, WRITE, SYNC, SIZE, MEMORY, OPEN, UNLINK, MAP, KINDS };
 
 static long calls[KINDS], fails_at[KINDS];
 static int for_ever, half, on;
-static char *first, *last; /* where libsqlite3 lies */
+static char *first, *last; /* where the code lies whose calls fail */
 
 void faults_begin(int kind, long at, int ever, int cut, char *begin, char *end)
 {
@@ -104,7 +108,49 @@ SYNCS(fdatasync)
 SIZES(ftruncate, off_t)
 SIZES(ftruncate64, off64_t)
 
+/* As when the process has all the files open that it may. */
+#define OPENS(name) \
+	int name(const char *path, int flags, ...) \
+	{ \
+		REAL(name); \
+		va_list more; \
+		va_start(more, flags); \
+		mode_t mode = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(more, mode_t) : 0; \
+		va_end(more); \
+		if (fails(OPEN, FROM)) { \
+			errno = EMFILE; \
+			return -1; \
+		} \
+		return real(path, flags, mode); \
+	}
+OPENS(open)
+OPENS(open64)
+
+int unlink(const char *path)
+{
+	REAL(unlink);
+	if (fails(UNLINK, FROM)) {
+		errno = EIO;
+		return -1;
+	}
+	return real(path);
+}
+
+#define MAPS(name, offset_t) \
+	void *name(void *there, size_t size, int rights, int flags, int fd, offset_t at) \
+	{ \
+		REAL(name); \
+		if (fails(MAP, FROM)) { \
+			errno = ENOMEM; \
+			return MAP_FAILED; \
+		} \
+		return real(there, size, rights, flags, fd, at); \
+	}
+MAPS(mmap, off_t)
+MAPS(mmap64, off64_t)
+
 extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 
 void *malloc(size_t size)
@@ -115,4 +161,9 @@ void *malloc(size_t size)
 void *realloc(void *there, size_t size)
 {
 	return fails(MEMORY, FROM) ? NULL : __libc_realloc(there, size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+	return fails(MEMORY, FROM) ? NULL : __libc_calloc(count, size);
 }

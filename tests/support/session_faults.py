@@ -1,13 +1,12 @@
 """Writes a session again and again, each time with another call of SQLite's that fails, and reads what there is then.
 
 Run as ``LD_PRELOAD=faults.so python -m tests.support.session_faults FOLDER STRIDE``. Prints JSON: how many calls of
-each kind a whole session makes, how many of the sessions with a fault were read whole, in part or not at all, and what
-was wrong.
+each kind a whole session makes, how many of the sessions with a fault in such a call were read whole, in part or not at
+all, and what was wrong. Says on standard error how far it is: with all calls it takes long.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import mmap
 import os
@@ -20,33 +19,37 @@ from typing import Any
 import numpy as np
 
 from memtui.core.samples import Window
+from memtui.recording.recorder.__main__ import FAILURES
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
-from memtui.session.file_format import SessionError
+from memtui.session.file_format import SessionError, row_ids
+from memtui.session.records.reuse import ReuseRecord
+from memtui.session.schema import PageSetRecord, ProcessSampleRecord, VmaRssRecord, VmaSharedRecord, VmaWssRecord
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
+from tests.support import fault_calls
 from tests.support.hostile_sessions import small_stream
 
-KINDS = ("read", "write", "sync", "size", "memory")
+PROGRESS = 500  # cases from one line of progress to the next
 DONE = 77  # the exit code of a session that was written in spite of all
 
 
-def library_range(name: str) -> tuple[int, int]:
-    """Where a shared library lies in this process."""
-    lines = [line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines() if name in line]
-    return int(lines[0].split("-")[0], 16), int(lines[-1].split("-")[1], 16)
-
-
 def write(path: Path, committed: mmap.mmap) -> None:
-    """Record a small stream, with a commit after each window, as the recorder does."""
+    """Record a small stream, with a commit after each window, as the recorder does; raise what it meets."""
     writer = SessionWriter(path)
-    builder, windows = SessionBuilder(writer), 0
-    for message in small_stream():
-        builder.add(message)
+    try:
+        builder, windows = SessionBuilder(writer), 0
+        for message in small_stream():
+            builder.add(message)
+            if isinstance(message, Window):
+                writer.commit()
+                windows += 1
+                committed[0] = windows
         writer.commit()
-        windows += isinstance(message, Window)
-        committed[0] = windows
+    except FAILURES:
+        writer.abandon()
+        raise
     writer.close()
 
 
@@ -61,6 +64,10 @@ def contents(path: Path) -> list[list[Any]]:
     """All that a reader says of each sample. Raises SessionError."""
     reader = Session(path)
     try:
+        first_missing, _ = row_ids(len(reader.samples), 0)
+        for record in (PageSetRecord, ProcessSampleRecord, VmaWssRecord, VmaRssRecord, VmaSharedRecord, ReuseRecord):
+            rows = reader._file.rows(record, "WHERE id >= ?", first_missing, names=("id",))
+            assert not rows, f"{len(rows)} rows of {record.__name__} belong to a window that is not there"
         found = []
         for at, sample in enumerate(reader.samples.sample.tolist()):
             columns = [
@@ -78,20 +85,21 @@ def contents(path: Path) -> list[list[Any]]:
 
 
 def main(folder: Path, stride: int) -> None:
-    faults = ctypes.CDLL(None)
-    faults.faults_end.restype = ctypes.c_long
-    begin, end = (ctypes.c_void_p(address) for address in library_range("libsqlite3"))
     committed = mmap.mmap(-1, mmap.PAGESIZE)
     whole = folder / "whole.memtui"
-    faults.faults_begin(-1, ctypes.c_long(0), 0, 0, begin, end)
+    fault_calls.begin(None)
     write(whole, committed)
-    calls = {kind: faults.faults_end(n) for n, kind in enumerate(KINDS)}
+    calls = fault_calls.end()
     truth = contents(whole)
-    outcomes: Counter[str] = Counter()
+    outcomes: dict[str, Counter[str]] = {kind: Counter() for kind in fault_calls.KINDS}
     wrong: list[str] = []
-    cases = [(kind, at, ever, cut) for kind in KINDS for at in range(1, calls[kind] + 1) for ever in (0, 1)
-             for cut in ((0, 1) if kind == "write" else (0,))]  # fmt: skip
-    for case in cases[::stride]:
+    # Allocations are most of them, and most of those create tables: they come last.
+    kinds = sorted(fault_calls.KINDS, key=lambda kind: calls[kind])
+    cases = [(kind, at, ever, cut) for kind in kinds for at in range(calls[kind], 0, -1) for ever in (0, 1)
+             for cut in ((0, 1) if kind == "write" else (0,))][::stride]  # fmt: skip
+    for count, case in enumerate(cases):
+        if count % PROGRESS == PROGRESS - 1:
+            print(f"{count} of {len(cases)}: {json.dumps(outcomes)} {wrong}", file=sys.stderr, flush=True)
         kind, at, ever, cut = case
         place = folder / "one"
         shutil.rmtree(place, ignore_errors=True)
@@ -101,7 +109,7 @@ def main(folder: Path, stride: int) -> None:
         if not pid:
             code = 1
             try:
-                faults.faults_begin(KINDS.index(kind), ctypes.c_long(at), ever, cut, begin, end)
+                fault_calls.begin(kind, at, for_ever=bool(ever), half=bool(cut))
                 write(path, committed)
                 code = DONE
             finally:
@@ -121,8 +129,8 @@ def main(folder: Path, stride: int) -> None:
             wrong.append(f"{case}: what is there is not what was recorded")
         if len(there) < committed[0] or (done and there != truth):
             wrong.append(f"{case}: {committed[0]} windows were committed, {len(there)} are there")
-        outcomes["whole" if there == truth else "in part" if there else "not at all"] += 1
-    print(json.dumps({"calls": calls, "cases": len(cases[::stride]), "outcomes": outcomes, "wrong": wrong}))
+        outcomes[kind]["whole" if there == truth else "in part" if there else "not at all"] += 1
+    print(json.dumps({"calls": calls, "cases": len(cases), "outcomes": outcomes, "wrong": wrong}))
 
 
 if __name__ == "__main__":

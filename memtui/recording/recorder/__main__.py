@@ -21,7 +21,7 @@ from pathlib import Path
 from memtui.core import capabilities, single_threaded  # noqa: F401 (for its effect, before numpy comes)
 
 # isort: split
-from memtui.core.os_errors import WRITE, refused
+from memtui.core.os_errors import WRITE, refused, why
 from memtui.core.samples import End, Event, Message, Process
 from memtui.core.text import printable
 from memtui.recording.progress import READY, Progress
@@ -31,11 +31,13 @@ from memtui.recording.recorder.session_builder import SessionBuilder, Unsupporte
 from memtui.recording.recorder.stop_condition import StopCondition
 from memtui.recording.recorder.tracer_server import TracerServer
 from memtui.recording.wire import DecodeError, Decoder
-from memtui.session.file_format import SessionError, size_on_disk
+from memtui.session.file_format import SessionError, has_log_file, size_on_disk
 from memtui.session.writer import SessionWriter
 
 COMMIT_SECONDS = 0.5
 READ_BYTES = 1 << 18
+FAILURES = (sqlite3.Error, OSError, MemoryError)  # where SQLite gets no memory, Python raises the last
+NO_MEMORY = b"the recorder has no memory left, and whatever was committed can be read; end something, or ask for less\n"
 PREFACE_BYTES = 1 << 16  # that a start-up file of the user may write into the pipe before the sampler does
 
 
@@ -71,7 +73,7 @@ def record(
     tracer_server: TracerServer | None = None,
     machine_power: MachinePowerReader | None = None,
 ) -> None:
-    """Read messages from the pipe until its end, committing every half second. Raises DecodeError, sqlite3.Error."""
+    """Read messages from the pipe until its end, committing every half second. Raises DecodeError and ``FAILURES``."""
     decoder, began, changed = Decoder(PREFACE_BYTES), False, False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
@@ -139,27 +141,40 @@ def main(argv: list[str] | None = None) -> int:
         return _refuse(f"{options.path}: exists already; choose another name or add --force")
     except SessionError as error:
         return _refuse(str(error))
-    except (OSError, sqlite3.Error) as error:
+    except FAILURES as error:
         return _refuse(str(refused(options.path, error, WRITE)))
     os.set_blocking(1, False)  # behind a screen nobody reads the progress: a full pipe must not hold the recording
     _print(READY + b"\n")
-    code = 1
     try:
-        code = _record_session(options, writer, stop_fd)
-    except UnsupportedRequest as error:
-        writer.discard()
-        return _refuse(str(error))
-    except sqlite3.Error as error:
-        _complain(f"{options.path}: writing failed: {error}; what was committed before is readable")
-    finally:
-        try:
-            writer.close()
-        except sqlite3.Error:
-            code = 1  # a disk that is full, which was reported above
-        except OSError as error:
-            _complain(f"{options.path}: {error.strerror}")
-            code = 1
-    return code
+        return _record_session(options, writer, stop_fd)
+    except FAILURES as error:
+        reason = why(options.path, error)
+    except BaseException:
+        writer.abandon()
+        raise
+    # Only here is the memory free again that the recording took.
+    if writer.abandon():
+        _complain(f"{options.path}: the recording ended, and what was committed before can be read: {reason}")
+    else:
+        _complain(f"{options.path}: nothing was recorded: {reason}")
+    return 1
+
+
+def _close(writer: SessionWriter) -> bool:
+    """Close a session that is committed; where it does not become one whole file, print why and return False."""
+    path = writer.path
+    try:
+        writer.close()
+    except OSError as error:
+        _complain(f"{path}: {error.strerror}")
+        return False
+    except (sqlite3.Error, MemoryError) as error:
+        if not has_log_file(path):
+            return True  # it was folded before this
+        both = f"all is recorded, but the end of it is in {path.name}-wal, and both files are needed to read it"
+        _complain(f"{path}: {both}: {why(path, error)}")
+        return False
+    return True
 
 
 def _stop_on_signals() -> int:
@@ -174,7 +189,7 @@ def _stop_on_signals() -> int:
 
 
 def _record_session(options: argparse.Namespace, writer: SessionWriter, stop_fd: int) -> int:
-    """Record to the end, and return the exit status. Raises UnsupportedRequest and sqlite3.Error."""
+    """Record to the end, close, and return the exit status. Raises ``FAILURES``; then the session is not closed."""
     builder = SessionBuilder(writer, Limits(writer, options.max_bytes, options.stop_when))
     code = 0
 
@@ -195,6 +210,9 @@ def _record_session(options: argparse.Namespace, writer: SessionWriter, stop_fd:
         tracer_server = TracerServer(options.traced) if options.traced is not None else None
         machine_power = MachinePowerReader(options.machine_power) if options.machine_power is not None else None
         record(0, builder, writer, stop_fd, report, mark_reader, tracer_server, machine_power)
+    except UnsupportedRequest as error:
+        writer.discard()
+        return _refuse(str(error))
     except DecodeError as error:
         _complain(f"the stream of the sampler broke: {error}")
         code = 1
@@ -208,7 +226,7 @@ def _record_session(options: argparse.Namespace, writer: SessionWriter, stop_fd:
         code = 1
     writer.commit()
     report()
-    return code
+    return code if _close(writer) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -240,4 +258,8 @@ def _print(line: bytes) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except MemoryError:  # not even a line could be made, and Python has no memory to end in order
+        os.write(2, NO_MEMORY)
+        os._exit(1)

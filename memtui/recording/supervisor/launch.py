@@ -383,8 +383,8 @@ class Observation:
         if self._recorder.returncode == BAD_INPUT:
             return UserError(last_line(self._recorder_says))
         end(self._sampler)
-        code = BAD_INPUT if self._sampler.returncode in (BAD_INPUT, CLAIMED) else FAILURE
-        return UserError(last_line(self._sampler_says) or "sampler and recorder ended at once", code)
+        why = last_line(self._sampler_says) or last_line(self._recorder_says) or "sampler and recorder ended at once"
+        return UserError(why, BAD_INPUT if self._sampler.returncode in (BAD_INPUT, CLAIMED) else FAILURE)
 
     def _read_lines(self, seconds: float) -> list[bytes]:
         assert self._recorder.stdout is not None

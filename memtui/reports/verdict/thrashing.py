@@ -56,15 +56,15 @@ def thrashing(recent: Recent) -> Check:
 
 def _waits(recent: Recent) -> str:
     """Return how much of the time tasks waited for memory (pressure stall information); "" where that is not known."""
-    known = [limit for limit in recent.limits if limit.some_stall_ns is not None]
-    known = [
+    counted = [limit for limit in recent.limits if limit.some_stall_ns is not None]
+    counted = [
         limit
-        for limit in known
-        if limit.stall_cgroup == known[-1].stall_cgroup and limit.t_ns >= known[-1].t_ns - LOOKED_S * 1e9
+        for limit in counted
+        if limit.stall_cgroup == counted[-1].stall_cgroup and limit.t_ns >= counted[-1].t_ns - LOOKED_S * 1e9
     ]
-    if len(known) < 2:
+    if len(counted) < 2:
         return ""
-    first, last = known[0], known[-1]
+    first, last = counted[0], counted[-1]
     shares = [
         percent(max(after - before, 0) / (last.t_ns - first.t_ns))
         for before, after in ((first.some_stall_ns, last.some_stall_ns), (first.full_stall_ns, last.full_stall_ns))

@@ -69,6 +69,6 @@ def mean_column(columns: list[Column]) -> Column:
     """Return the mean of columns, without what is not known (np.mean takes ten times as long on one or two)."""
     if len(columns) < 3:
         return columns[0] if len(columns) == 1 else (columns[0] + columns[1]) * np.float32(0.5)
-    known = np.isfinite(columns)
+    finite = np.isfinite(columns)
     with np.errstate(invalid="ignore"):  # nan where nothing is known
-        return np.where(known, columns, np.float32(0)).sum(0, dtype=np.float32) / known.sum(0, dtype=np.float32)
+        return np.where(finite, columns, np.float32(0)).sum(0, dtype=np.float32) / finite.sum(0, dtype=np.float32)
