@@ -115,8 +115,7 @@ class Database:
         try:
             check_place(path, writable=writable)
             if not writable and is_own_file(path) and not any(map(os.path.lexists, sqlite_temporary_files(path))):
-                with suppress(sqlite3.Error, OSError):  # reading it tells
-                    seal(path, self._check, 0.0)  # with a log, also an empty one, SQLite leaves files next to it
+                self._seal_for_reading()
             self._connection = (connect_writer if writable else connect)(path, self._prepare)
         except DatabaseError:
             raise
@@ -128,6 +127,15 @@ class Database:
             with suppress(sqlite3.Error):  # another process reads it: then without a log
                 if self._connection.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
                     self._connection.execute("PRAGMA synchronous=NORMAL")
+
+    def _seal_for_reading(self) -> None:
+        """Fold the log away, also an empty one: SQLite would leave files next to it. Raises UserError."""
+        try:
+            seal(self.path, self._check, 0.0)
+        except (sqlite3.OperationalError, OSError):
+            pass  # with its log it can be read, too
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise unreadable(self.path, error) from None
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Validate the file, and create the tables where it is empty. Raises SessionError and sqlite3.Error."""
