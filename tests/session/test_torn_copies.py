@@ -120,7 +120,7 @@ def test_a_copy_that_was_torn_has_whole_rows_or_is_a_clear_error(fold_pages, tmp
         if log:
             copied.with_name(f"{copied.name}-wal").write_bytes(log)
         try:
-            there = contents(copied)
+            there = contents(copied, torn=True)
         except SessionError as error:
             messages.append(str(error))
             continue
