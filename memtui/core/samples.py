@@ -375,9 +375,9 @@ class MemoryLimit:
         used_bytes: what everything under that limit uses.
         reclaimable_bytes: part of that: page cache, which the kernel takes back before it kills.
         swap_bytes: how much of it can still be swapped out.
-        stall_cgroup: of whose tasks the next two are: this cgroup's, or where it is empty the machine's.
-        some_stall_ns: how long one at least waited for memory since the count began (PSI); None: not counted here.
-        full_stall_ns: how long all that wanted to run waited at once.
+        stall_cgroup: the cgroup whose tasks the next two count; empty: all tasks of the machine.
+        some_stall_ns: how long at least one task waited for memory since the count started (PSI); None: not counted.
+        full_stall_ns: how long all tasks that wanted to run waited at once; None: not counted.
     """
 
     t_ns: int

@@ -30,8 +30,6 @@ EVERY_NS = 2_000_000_000
 _KIB = 1024
 # Page cache of a cgroup and those below it. Files in memory (tmpfs, shared memory) are in none of these lists.
 _CACHE = {1: ("total_active_file", "total_inactive_file"), 2: ("active_file", "inactive_file")}
-
-
 _STALLS = re.compile(r"^(some|full) .*total=(\d+)", re.MULTILINE)  # https://docs.kernel.org/accounting/psi.html
 
 

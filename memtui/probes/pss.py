@@ -2,8 +2,8 @@
 
 The same reading says how much of each process nobody else maps, and how much is swapped out. For it the kernel walks
 all page tables of a process and locks its mappings meanwhile (about 13 ms for a GiB of 4 KiB pages). So it is done as
-seldom as its cost demands, and not at all where it would take long. The first three come sooner: so many tell whether
-workers stop sharing memory. Of a process of which more is private than before, that is read by mapping, too.
+seldom as its cost demands, and not at all where it would take long. The first three readings come sooner, because it
+takes three to tell whether workers stop sharing memory. Private memory is read by mapping, too, where it has changed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SHARE_OF_BUDGET = 0.2  # of the budget where there is one, if that is less
 LEAST_APART_NS = 1_000_000_000
 LONGEST_NS = 250_000_000  # of reading one process, whose mappings are locked meanwhile
 USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
-EARLY_RESTS, EARLY_REST = 2, 100  # so many come sooner: after this many times the cost of a reading, ...
-EARLY_NS = 15_000_000_000  # ... and after this at least, unless the usual rest is shorter
-CHANGED_BYTES = 32 << 20  # of what nobody else maps, until it is read by mapping
-_MOST_TEXT_BYTES = 4 << 20  # of smaps, about 5,000 mappings: of more nothing is known by mapping
+EARLY_RESTS, EARLY_REST = 2, 100  # the count of shorter rests at the start; each is this many times a reading, ...
+EARLY_NS = 15_000_000_000  # ... and this at least, unless the usual rest is shorter
+CHANGED_BYTES = 32 << 20  # a change of private memory by this much has it read by mapping
+_MOST_TEXT_BYTES = 4 << 20  # of smaps, about 5,000 mappings: longer texts are not parsed
 _EXAMPLE_BYTES = 64 << 20  # of a smaller process the time is not measured
 CHANGED = "processes began or ended since it was read last"
 NOT_READ = "not read yet"
@@ -71,7 +71,7 @@ class PssProbe:
         self._due_ns = 0
         self._early = EARLY_RESTS
         self._readings: dict[int, Rollup] = {}
-        # Private bytes of a process at its first reading, or when they were last read by mapping, and that.
+        # Private bytes of a process when they were last read by mapping, and by mapping; None: the first reading.
         self._mapped: dict[int, tuple[int, VmaSizes | None]] = {}
         self._ns_per_byte = USUAL_NS_PER_BYTE
 
