@@ -13,9 +13,9 @@ from memtui.placement.configurations import all_configurations, configurations
 from memtui.placement.graph import ARGUMENT, RESULT, Graph, Op, Tensor
 from memtui.placement.plan import ASYNC, STATIC, SYNC
 from memtui.placement.profile import Pool, Profile, Samples
-from memtui.placement.solve.problem import problem_of
-from memtui.placement.solve.schedule import cost
-from memtui.placement.solve.solver import optimum
+from memtui.placement.solvers.problem import problem_of
+from memtui.placement.solvers.schedule import cost
+from memtui.placement.solvers.solver import optimum
 
 POOLS = ("dram", "emulated:29,12")
 READ_SLOWER, WRITE_SLOWER = 1.06, 5.2  # medians of the notebook's 18 inputs and 25 outputs

@@ -18,7 +18,7 @@ from benchmarks.run import Run, memtui
 from benchmarks.targets import needs_root, status_bytes, training
 from memtui.session.file_format import SessionError
 from memtui.session.packed_column import Column
-from memtui.session.sample_table import SampleTable
+from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
 
 START_SECONDS, SETTLE_SECONDS = 30.0, 2.0
@@ -31,7 +31,7 @@ class Recorded:
     path: Path
     file_bytes: int
     all_samples: int
-    samples: SampleTable
+    samples: SampleArrays
     target_rss_bytes: int
     sampler_peak_bytes: int
     recorder_peak_bytes: int
@@ -112,9 +112,9 @@ def record(pid: int, path: Path, interval_s: float, seconds: float) -> Recorded:
     table = reader.samples
     reader.close()
     settled = int(np.searchsorted(table.start_ns, table.start_ns[0] + SETTLE_SECONDS * 1e9))
-    parts = {name: getattr(table, name)[settled:] for name in SampleTable.__dataclass_fields__}
+    parts = {name: getattr(table, name)[settled:] for name in SampleArrays.__dataclass_fields__}
     columns = {name: Column.of(part) if isinstance(part, np.ndarray) else part for name, part in parts.items()}
-    return Recorded(path, path.stat().st_size, len(table), SampleTable(**columns), rss, *peaks, interval_s)
+    return Recorded(path, path.stat().st_size, len(table), SampleArrays(**columns), rss, *peaks, interval_s)
 
 
 def of_training(run: Run, interval_s: float) -> Recorded:

@@ -21,7 +21,7 @@ from benchmarks.run import ROOT, Run, memtui, say
 from benchmarks.table import Row, ratio, row
 from benchmarks.targets import needs_root
 from benchmarks.window_cost import costs_s, listening
-from memtui.session.sample_table import SampleTable
+from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
 
 PROGRAMS = ROOT / "tests" / "end_to_end" / "strangers" / "programs"
@@ -148,7 +148,7 @@ def _windows(command: list[str], folder: Path, begin_s: float, spacing: Spacing,
 
 
 def compared(
-    steps_s: NDArray[np.float64], unwatched_s: NDArray[np.float64], table: SampleTable, spacing: Spacing
+    steps_s: NDArray[np.float64], unwatched_s: NDArray[np.float64], table: SampleArrays, spacing: Spacing
 ) -> Iterator[Row]:
     """Compare what windows cost, and moments without one, with what memtui estimated."""
     step_s = float(np.median(np.diff(steps_s))) if len(steps_s) > 1 else np.inf

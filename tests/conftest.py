@@ -1,9 +1,10 @@
 """What test modules share, and which tests may run at the same time (``make test``: several workers of pytest-xdist).
 
-Tests marked ``real_clock`` watch, pause or kill real processes against a deadline. One worker runs those of the probes,
-another one those of other rooms, and they alone are run a second time when they fail (``tests/second_try.py``). What
-measures a device (benches, profiles of a placement) is a third worker's, since two at once refuse each other. All other
-modules go to whichever worker is free: first those of the whole program, which take longest, then the larger ones.
+Tests marked ``real_clock`` watch, pause or kill real processes against a deadline, and they alone are run a second time
+when they fail (``tests/second_try.py``). One worker runs those of the probes, another one those of other rooms, but for
+those that only wait for what real processes do: ``real_clock(alone=False)``. What
+measures a device (benches, profiles of a placement) is a third worker's. All other modules go to whichever worker is
+free: first those of the whole program, which take longest, then the larger ones.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ settings.load_profile("memtui")
 # On a machine where tests run beside, what takes a ms alone is held for long now and then.
 NO_BUDGET = 'max-overhead = "none"\nmax-pause = 5\n'
 WHOLE_PROGRAM = "tests/end_to_end/"
+# What measures a device: two at once refuse each other.
+MEASURING = ("bench/", "placement/", "api/test_bench_run.py", "api/test_examples.py", "end_to_end/test_notebooks.py")
+BESIDE_OTHERS = "pytest.mark.real_clock(alone=False)"  # they wait for real processes, but hold none up
 LANES = ("real_clock", "real_clock of probes", "bench")  # groups of several modules
 LONG = os.environ.get("MEMTUI_LONG") == "1"  # make test-long
 
@@ -80,9 +84,10 @@ def pytest_collection_finish() -> None:
 @cache
 def _group(path: str) -> str:
     name = path.removeprefix("tests/")
-    if name.startswith(("bench/", "placement/")):
+    if name.startswith(MEASURING):
         return "bench"
-    if "pytest.mark.real_clock" in (Path(__file__).parent / name).read_text():
+    text = (Path(__file__).parent / name).read_text()
+    if "pytest.mark.real_clock" in text and BESIDE_OTHERS not in text:
         return "real_clock of probes" if name.startswith("probes/") else "real_clock"
     return name
 

@@ -13,6 +13,7 @@ from memtui.core.text import printable
 from memtui.core.units import size, span
 
 FURTHEST = 30.0  # times as long as growth was seen: what is further away is not foretold
+LATELY = 1 / 6  # of the time in which growth was seen: the highest peak in it counts
 LEAST_SHARE = 0.002  # of the limit: what use grew by at least, where the end is foretold
 
 
@@ -40,11 +41,16 @@ def forecast_of(limits: Sequence[MemoryLimit]) -> Forecast | None:
     """
     last = limits[-1]
     limits = [limit for limit in limits if (limit.cgroup, limit.limit_bytes) == (last.cgroup, last.limit_bytes)]
-    t_s = np.array([limit.t_ns for limit in limits], np.int64)
+    t_s = np.array([(limit.t_ns - last.t_ns) / 1e9 for limit in limits])
     gone_bytes = -np.array([limit.left_bytes for limit in limits], np.float64)
-    growth = growth_of((t_s - t_s[-1]) / 1e9, gone_bytes)
-    left_bytes = float(-gone_bytes[-1])
-    if growth is None or left_bytes <= 0 or left_bytes > FURTHEST * growth.span_s * growth.bytes_per_s:
+    growth = growth_of(t_s, gone_bytes)
+    if growth is None or gone_bytes[-1] >= 0:
+        return None
+    # Use that rises and falls reaches the limit with a peak, and not in its mean.
+    lately = t_s >= -LATELY * growth.span_s
+    peak = int(np.flatnonzero(lately)[gone_bytes[lately].argmax()])
+    left_bytes = max(float(-gone_bytes[peak] + t_s[peak] * growth.bytes_per_s), 0.0)
+    if left_bytes > FURTHEST * growth.span_s * growth.bytes_per_s:
         return None
     if gone_bytes[-1] - gone_bytes.min() < LEAST_SHARE * limits[-1].limit_bytes:
         return None

@@ -12,7 +12,8 @@ _BLOCKS = 6
 _STUDENT = 2.776  # 97.5 % of Student's t distribution with _BLOCKS - 2 degrees of freedom
 _MOST_ERROR = 0.5  # half the interval, as a share of the slope
 _STEADY = 0.5, 2.0  # times the slope: that of the last blocks
-_MOST_FALL = 0.5  # of the growth: the deepest fall from what was reached before
+_MOST_FALL = 0.5  # of the growth: the deepest fall from what was reached before, beyond what falls in most blocks, ...
+_LEAST_RISE = 0.75  # ... and times that: growth is at least so much
 _SPANS = 1.0, 0.5, 0.25  # of what is looked at: the longest of them that grows steadily counts
 
 Floats = NDArray[np.float64]
@@ -33,7 +34,9 @@ def growth_of(t_s: Floats, used_bytes: Floats) -> Growth | None:
 
     The last ten minutes are cut into blocks of one length, whose medians are fitted by a line (least squares). Medians
     of blocks vary more independently than readings, of which each is much like the one before. Use that rises and
-    falls grows where it rises by more than twice its deepest fall.
+    falls grows where it rises by more than twice its deepest fall. Where it falls as deep in most blocks (a saw-tooth
+    that is shorter than a block) the medians are above one another all the same: there it has to rise by three
+    quarters of that.
 
     Args:
         t_s: f8[n], seconds, ascending.
@@ -43,8 +46,7 @@ def growth_of(t_s: Floats, used_bytes: Floats) -> Growth | None:
         return None
     recent = t_s >= t_s[-1] - LONGEST_S
     t_s, used_bytes = t_s[recent], used_bytes[recent]
-    fall_bytes = float((np.maximum.accumulate(used_bytes) - used_bytes).max())
-    span_s = float(t_s[-1] - t_s[0])
+    fall_bytes, span_s = _deepest_fall(used_bytes), float(t_s[-1] - t_s[0])
     for share in _SPANS:
         if share * span_s >= SHORTEST_S:
             later = t_s >= t_s[-1] - share * span_s
@@ -52,6 +54,10 @@ def growth_of(t_s: Floats, used_bytes: Floats) -> Growth | None:
             if growth is not None:
                 return growth
     return None
+
+
+def _deepest_fall(used_bytes: Floats) -> float:
+    return float((np.maximum.accumulate(used_bytes) - used_bytes).max())
 
 
 def _steady_growth(t_s: Floats, used_bytes: Floats, fall_bytes: float) -> Growth | None:
@@ -66,7 +72,11 @@ def _steady_growth(t_s: Floats, used_bytes: Floats, fall_bytes: float) -> Growth
     slope = float((from_mean_s * levels).sum()) / squares
     residuals = levels - levels.mean() - slope * from_mean_s
     error = _STUDENT * float(np.sqrt((residuals**2).sum() / (_BLOCKS - 2) / squares))
-    if slope <= 0 or error > _MOST_ERROR * slope or fall_bytes > _MOST_FALL * (levels[-1] - levels[0]):
+    rise_bytes = float(levels[-1] - levels[0])
+    usual_bytes = float(np.median([_deepest_fall(used_bytes[block == number]) for number in range(_BLOCKS)]))
+    if fall_bytes - usual_bytes > _MOST_FALL * rise_bytes or _LEAST_RISE * usual_bytes > rise_bytes:
+        return None
+    if slope <= 0 or error > _MOST_ERROR * slope:
         return None
     last = float((levels[-1] - levels[-3]) / (times[-1] - times[-3]))
     if not _STEADY[0] * slope <= last <= _STEADY[1] * slope:

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memtui.analysis.reuse_histogram import BIN_EDGES
+from memtui.analysis.reuse_histogram import BIN_EDGES, bin_of
 
 MOST_APART = 16  # times: bounds that are further apart are not reported without an estimate
 ONE_FIGURE = 1.25  # times: bounds that are not further apart need no estimate
@@ -84,6 +84,12 @@ class MissRatioCurve:
         """
         lower, upper = _steps(*reuse.entries("lower")), _steps(*reuse.entries("upper"))
         return cls(lower, upper, reuse.first_touches, int(upper.misses[0]), reuse.estimated)
+
+    @property
+    def drawn_sizes_bytes(self) -> NDArray[np.int64]:
+        """Sizes some 9 % apart up to the longest distance: i8[n]; none where no touch came again."""
+        longest = self.upper.sizes_bytes[-1:]
+        return BIN_EDGES[: int(bin_of(longest)[0]) + 1] if len(longest) else BIN_EDGES[:0]
 
     def miss_ratio_at(
         self, size_bytes: ArrayLike, first_touches: bool = True

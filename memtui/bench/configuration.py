@@ -199,9 +199,9 @@ def make(op: str, given: Parameters) -> Configuration:
     conditions = {key: given.get(key, default) for key, default in CONDITIONS.items()}
     for key, value in conditions.items():
         if key in CHOICES and value not in CHOICES[key]:
-            raise ValueError(f"{key} is one of {', '.join(CHOICES[key])}, not {_word(value)}")
+            raise ValueError(f"{key} is one of {', '.join(CHOICES[key])}, not {written(value)}")
         if key not in CHOICES and not (type(value) is int and 0 <= value <= 100):
-            raise ValueError(f"{key} is a whole number of percent, not {_word(value)}")
+            raise ValueError(f"{key} is a whole number of percent, not {written(value)}")
     _check(operator, own, conditions)
     return Configuration(op, own, conditions)
 
@@ -351,8 +351,9 @@ def _table(value: Any) -> dict[str, Any]:
 
 def arguments_of(values: Parameters) -> str:
     """Return ``k=v k=v``, as on the command line."""
-    return " ".join(f"{key}={_word(value)}" for key, value in values.items())
+    return " ".join(f"{key}={written(value)}" for key, value in values.items())
 
 
-def _word(value: Value) -> str:
+def written(value: object) -> str:
+    """Return a value as on the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)

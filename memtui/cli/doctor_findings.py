@@ -6,12 +6,20 @@ import os
 import platform
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from memtui._version import __version__
+from memtui.core.errors import UserError
+from memtui.core.fault_latency import FaultLatencies, save, stored
+from memtui.core.json_fields import from_json, to_json
+from memtui.core.privilege import as_invoker, invoker, state_directory
 from memtui.core.samples import Capability, Host
+from memtui.core.text import printable
+from memtui.core.units import between, duration_ns
 from memtui.probes.competing_observers import other_observers
 from memtui.probes.host import read_host
+from memtui.probes.major_faults import measure
 from memtui.probes.pages.referenced import prove_flush
 from memtui.probes.pages.select_tracker import NoTracker, capabilities, choose
 from memtui.probes.pages.tlb_flush import SOFT_DIRTY, soft_dirty_is_tracked
@@ -42,6 +50,7 @@ class Findings:
     Attributes:
         root: whether this process has root's rights.
         observers: other programs that clear accessed bits.
+        fault_latencies: what was measured last of this user's machines; None: nothing yet.
         demo: whether the demo trains with PyTorch.
         rights: what root would change.
     """
@@ -55,6 +64,7 @@ class Findings:
     flushes: tuple[Capability, ...]
     observers: tuple[str, ...]
     power: tuple[Capability, ...]
+    fault_latencies: FaultLatencies | None
     demo: Capability
     rights: Capability
 
@@ -71,6 +81,7 @@ class Findings:
             "flushes": list(map(asdict, self.flushes)),
             "observers": list(self.observers),
             "power": list(map(asdict, self.power)),
+            "fault_latencies": to_json(self.fault_latencies),
             "demo": asdict(self.demo),
             "rights": asdict(self.rights),
         }
@@ -88,9 +99,33 @@ def examine() -> Findings:
         flushes=tuple(_flushes()),
         observers=other_observers(),
         power=tuple(_power()),
+        fault_latencies=_stored_latencies(),
         demo=_demo(),
         rights=_rights(),
     )
+
+
+def measure_major_faults(folder: Path) -> None:
+    """Measure the latency of major faults, and store it, with the rights of the invoking user.
+
+    Args:
+        folder: where a file is made that is read back.
+
+    Raises:
+        UserError: no file can be made there, or nothing can be stored.
+    """
+
+    def as_user() -> None:
+        if not folder.is_dir():
+            raise UserError(f"{folder}: is not a folder; name the one with your data")
+        save(measure(folder), state_directory(invoker()))
+
+    as_invoker(as_user)
+
+
+def _stored_latencies() -> FaultLatencies | None:
+    data = as_invoker(lambda: to_json(stored()))
+    return None if data is None else from_json(FaultLatencies, data)
 
 
 def _auto() -> AutoChoice:
@@ -162,6 +197,22 @@ def format_findings(findings: Findings) -> str:
             lines.append(f"{title:<8} {mark} {capability.name}{why}")
             if capability.remedy and not capability.ok:
                 lines.append(f"{'':<12} {capability.remedy}")
+    lines += _of_faults(findings.fault_latencies)
     for name in findings.observers:
         lines.append(f"observer     {name} clears accessed bits, too: some touched pages may be missed")
     return "\n".join(lines)
+
+
+def _of_faults(measured: FaultLatencies | None) -> list[str]:
+    """Return the lines about major faults."""
+    if measured is None:
+        return ["faults   no  latency of major faults: not measured", f"{'':<12} memtui doctor --measure"]
+    lines = []
+    for latency in measured.latencies:
+        quartiles = between(duration_ns(latency.lower_ns), duration_ns(latency.upper_ns))
+        where = f"{latency.source} ({printable(latency.where)})"
+        lines.append(
+            f"faults   yes {where}: a page comes back in {duration_ns(latency.median_ns)} (half of them {quartiles})"
+        )
+    lines += [f"faults   no  {printable(sentence)}" for sentence in measured.unmeasured]
+    return [*lines, f"{'':<12} measured on {measured.host.hostname}, {measured.measured}"]

@@ -35,7 +35,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         check_file(args.file)
     except SessionError:
         from memtui.cli.import_files import show_file
-        from memtui.formats.detect import may_be_imported
+        from memtui.formats.catalogue import may_be_imported
 
         if not console.interactive:
             raise

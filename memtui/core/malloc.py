@@ -1,4 +1,4 @@
-"""A setting of the C library's allocator, for processes that live for hours."""
+"""Has the C library's allocator give memory back to the kernel, in processes that live for hours."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def give_back_large_blocks() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+def give_back_free_pages() -> None:
+    """Give the pages that malloc has free back to the kernel (malloc_trim(3)); a C library without it (musl) does so.
+
+    By itself glibc does that at the end of its heap only, and one block that lives there keeps all that is free below.
+    """
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

@@ -43,7 +43,7 @@ _REMEDIES = {
     errno.ETIMEDOUT: "the server of that file system does not answer; try again",
 }
 # By SQLite's code: https://www.sqlite.org/rescode.html. Of those with more than 8 bits the last 8 say what kind it is.
-_SQLITE_IOERR_NOMEM = 3082
+_SQLITE_CANTOPEN, _SQLITE_IOERR_NOMEM = 14, 3082  # the first does not say which errno it was
 _OF_SQLITE = {8: errno.EROFS, 10: errno.EIO, 13: errno.ENOSPC, _SQLITE_IOERR_NOMEM: errno.ENOMEM}
 
 
@@ -71,6 +71,8 @@ def why(path: Path | str, error: BaseException, remedy: str = "") -> str:
     if number in _RIGHTS and (closed := _closed(Path(path))):
         reason += f" ({closed})"
     remedy = remedy or (_of_rights(Path(path)) if number in _RIGHTS else _REMEDIES.get(number or 0, ""))
+    if not remedy and getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_CANTOPEN:
+        remedy = "check that the file and its folder are there, and may be read and written"
     return f"{reason}; {remedy}" if remedy else reason
 
 

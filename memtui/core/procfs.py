@@ -43,6 +43,14 @@ def rss_bytes_of(folder: Path) -> int:
     return int((folder / "statm").read_bytes().split()[1]) * _PAGE_BYTES
 
 
+def swap_bytes_of(folder: Path) -> int:
+    """Return the bytes that are swapped out of the process of a folder of ``/proc``, without shared memory.
+
+    Raises OSError, and IndexError where its ``status`` has no line ``VmSwap`` (a kernel without swap).
+    """
+    return int(read_status_file(f"{folder}/status").partition(b"VmSwap:")[2].split(maxsplit=1)[0]) << 10
+
+
 def has_ended(tid: int) -> bool:
     """Whether a thread has ended, reaped or not."""
     return state_of(tid) in ("", "Z", "X")
@@ -188,6 +196,7 @@ class Stat:
     terminal: int = 0  # device number of the controlling terminal
     reaped_minor_faults: int = 0  # of children that ended and were waited for
     threads: int = 1
+    name: str = ""  # of the first thread (comm), 15 bytes at most
 
     @property
     def ended(self) -> bool:
@@ -206,7 +215,8 @@ def read_stat(pid: int, proc: Path = PROC) -> Stat:
             os.close(fd)
     except (FileNotFoundError, ProcessLookupError) as error:
         raise ProcessLookupError(f"no process {pid}") from error
-    fields = text[text.rindex(")") + 2 :].split()  # the name before it may hold spaces and brackets
+    name_end = text.rindex(")")  # the name before it may hold spaces and brackets
+    fields = text[name_end + 2 :].split()
     return Stat(
         state=fields[0],
         parent_pid=int(fields[_PPID]),
@@ -218,6 +228,7 @@ def read_stat(pid: int, proc: Path = PROC) -> Stat:
         terminal=int(fields[_TTY]),
         reaped_minor_faults=int(fields[_CMINFLT]),
         threads=int(fields[_THREADS]),
+        name=text[text.index("(") + 1 : name_end],
     )
 
 

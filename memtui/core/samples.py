@@ -138,6 +138,10 @@ class Hello:
         )
 
 
+TARGET, CHILD, LOADER = "target", "child", "loader"
+"""Roles of a process: the first one of the tree, another one, and a worker of PyTorch's DataLoader."""
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process of the tree. ``key`` is small and unique in one stream: (pid, start, exec generation) by number."""
@@ -148,7 +152,7 @@ class Process:
     start_ticks: int
     generation: int
     command: str
-    role: str = ""  # "target" or "child", and what torchrun says: "child RANK=1 LOCAL_RANK=1"
+    role: str = ""  # TARGET, CHILD or LOADER, and what torchrun says: "child RANK=1 LOCAL_RANK=1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +216,8 @@ class ProcessWindow:
     pss_bytes: int | None = None
     pss_ns: int | None = None  # when it was read, of all processes together
     pss_reason: str = ""  # why it is not known
-    # Of the same reading as the PSS: what no other process maps (USS), with hugetlb pages, and what is swapped out.
+    # Of the same reading as the PSS: what no other process maps (USS), with hugetlb pages, and what is swapped out. The
+    # swap of a process that is alone is read without them, within a second before.
     private_bytes: int | None = None
     swap_bytes: int | None = None
     vma_private_bytes: VmaSizes | None = None  # private_bytes by VMA, where that was read since the last window

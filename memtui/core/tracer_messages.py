@@ -107,7 +107,7 @@ class LearningProgress:
     Attributes:
         pid: the process.
         about: what the process trains, JSON with at least ``network`` and ``type``, see
-            ``memtui.session.records.learning``.
+            ``memtui.session.tables.learning``.
         places: i8[3, n]: time, number of the iteration, number of the epoch, all rising, both numbers from 1.
         values: f8[3, n]: mean loss since the point before, accuracy in percent, and the least accuracy that is required
             from there on; nan where a value was not measured or none is required.

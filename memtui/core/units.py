@@ -32,7 +32,7 @@ def _digits(value: float, unit: int) -> str:
     return three_digits(value) if unit else f"{value:.0f}"
 
 
-@lru_cache(4096)  # a table of ranges shows the same sizes every second
+@lru_cache(512)  # a table of ranges shows the same sizes every second
 def size(value: float | None) -> str:
     """Return bytes in at most 8 cells: ``61.2 MiB``. None is ``n/a``."""
     if value is None or value != value:
@@ -46,7 +46,7 @@ def change(bytes_: int) -> str:
     return f"{'-' if bytes_ < 0 else '+'}{size(abs(bytes_))}"
 
 
-@lru_cache(4096)
+@lru_cache(512)
 def size_column(value: float | None, width: int = 8) -> str:
     """Return bytes right-aligned with the unit in one column: ``61.2 MiB``, ``   0 B  ``."""
     if value is None or value != value:

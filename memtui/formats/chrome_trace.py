@@ -27,7 +27,7 @@ from memtui.formats.certainty import share_of
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.infer_categories import with_kinds
 from memtui.formats.reading import FileSummary, Usage, summarize
-from memtui.session.records.imported import SINCE_BOOT, WALL, ImportedFrom
+from memtui.session.tables.imported import SINCE_BOOT, WALL, ImportedFrom
 
 FORMAT = "Chrome trace"
 _FORWARD, _BACKWARD, _OPTIMISER = (PHASES.index(name) for name in ("forward", "backward", "optimiser"))

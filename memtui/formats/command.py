@@ -13,7 +13,7 @@ from memtui.core.file_set import make_folder, take_away
 from memtui.core.os_errors import CREATE, refused
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats import reading
-from memtui.formats.detect import EXPECTED, files_of, import_file
+from memtui.formats.catalogue import EXPECTED, files_of, import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import STANDARD_INPUT, name_of
 from memtui.formats.join import write_joined

@@ -23,7 +23,7 @@ from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.call_paths import CallPaths, call_path
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.reading import FileSummary, Usage, summarize
-from memtui.session.records.imported import NO_CLOCK, WALL, ImportedFrom
+from memtui.session.tables.imported import NO_CLOCK, WALL, ImportedFrom
 
 FORMAT = "CUDA memory snapshot"
 _MOST_US = (1 << 61) // 1000

@@ -10,7 +10,7 @@ from memtui.core.call_stacks import CallStacks
 from memtui.core.errors import UserError
 from memtui.core.samples import Event
 from memtui.core.tracer_messages import MAIN_MEMORY
-from memtui.session.records.imported import DriverMemory, ImportedFrom
+from memtui.session.tables.imported import DriverMemory, ImportedFrom
 
 MOST_WARNINGS = 20  # of one file; further warnings are only counted
 

@@ -20,9 +20,9 @@ from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.session_writer import write_as
 from memtui.session.file_format import SessionError
 from memtui.session.page_windows import windows_of
-from memtui.session.records.call_stacks import stack_records
-from memtui.session.records.captures import capture_records
 from memtui.session.session import Session
+from memtui.session.tables.call_stacks import stack_records
+from memtui.session.tables.captures import capture_records
 from memtui.session.writer import SessionWriter
 
 _S = 1e9

@@ -17,7 +17,7 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.certainty import share_of
 from memtui.formats.imported import Imported, NotImportable, Part
-from memtui.session.records.imported import SINCE_BOOT, WALL, ImportedFrom
+from memtui.session.tables.imported import SINCE_BOOT, WALL, ImportedFrom
 
 SUMS, RAW = "memory timeline", "raw memory timeline"
 _KINDS = (

@@ -28,7 +28,7 @@ from memtui.formats import reading
 from memtui.formats.call_paths import CallPaths, call_path
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.input_file import Input
-from memtui.session.records.imported import NO_CLOCK, WALL, ImportedFrom
+from memtui.session.tables.imported import NO_CLOCK, WALL, ImportedFrom
 
 FORMAT = "memray capture"
 MISSING = "is a capture of memray, which is not installed: pip install 'memtui[memray]'"

@@ -21,7 +21,7 @@ from memtui.analysis.stack_capture import NO_ADDRESS, Readings, StackBlocks, Sta
 from memtui.core.call_stacks import CallStacks, Frame
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.memray_capture import trace_of
-from memtui.session.records.imported import NO_CLOCK, ImportedFrom
+from memtui.session.tables.imported import NO_CLOCK, ImportedFrom
 
 _DATA = re.compile(r"^\s*const packed_data = (.*);$", re.MULTILINE)
 _CSV_HEAD = b"allocator,num_allocations,size,tid,thread_name,stack_trace"

@@ -12,7 +12,7 @@ from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.certainty import share_of
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.mxnet_tags import kind_of_key
-from memtui.session.records.imported import NO_CLOCK, ImportedFrom, checked_sums
+from memtui.session.tables.imported import NO_CLOCK, ImportedFrom, checked_sums
 
 FORMAT = "MXNet analysis"
 _ABSENT = (

@@ -20,7 +20,7 @@ from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.certainty import lines_of, share_of
 from memtui.formats.imported import Imported, NotImportable, Part, Warnings
 from memtui.formats.mxnet_tags import kind_of_tag
-from memtui.session.records.imported import LINES, DriverMemory, ImportedFrom
+from memtui.session.tables.imported import LINES, DriverMemory, ImportedFrom
 
 FORMAT = "MXNet log"
 MIB = 1 << 20

@@ -18,11 +18,10 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats import reading
 from memtui.formats.imported import Imported, NotImportable
 from memtui.session.file_format import is_own_file, sqlite_temporary_files
-from memtui.session.records.allocations import MAX_ROWS, trace_record, with_short_names
-from memtui.session.records.call_stacks import AllocationStackRecord, encode_stacks, stack_records
-from memtui.session.records.captures import capture_records
-from memtui.session.records.imported import WALL
-from memtui.session.schema import AllocationDeviceRecord
+from memtui.session.tables.allocations import MAX_ROWS, AllocationDeviceRecord, trace_record, with_short_names
+from memtui.session.tables.call_stacks import AllocationStackRecord, encode_stacks, stack_records
+from memtui.session.tables.captures import capture_records
+from memtui.session.tables.imported import WALL
 from memtui.session.validation import check_device
 from memtui.session.writer import SessionWriter
 

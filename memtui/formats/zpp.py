@@ -15,7 +15,7 @@ from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
 from memtui.formats.certainty import lines_of, share_of
 from memtui.formats.imported import Imported, NotImportable, Part, Warnings
 from memtui.formats.infer_categories import with_kinds
-from memtui.session.records.imported import WALL, ImportedFrom
+from memtui.session.tables.imported import WALL, ImportedFrom
 
 FORMAT = "ZPP-MEM text"
 MOST_US = (1 << 62) // 1000

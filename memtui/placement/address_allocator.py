@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from memtui.placement.graph import Graph
 from memtui.placement.plan import PlacementPlan
-from memtui.placement.solve import fragmentation
-from memtui.placement.solve.problem import PAGE_BYTES
+from memtui.placement.solvers import fragmentation
+from memtui.placement.solvers.problem import PAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

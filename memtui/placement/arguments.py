@@ -149,7 +149,7 @@ def _add_file(parser: Parser) -> None:
 
 def _ratio(text: str) -> Fraction:
     """Return ``--ratio`` (slow to fast memory) as the fraction that is fast."""
-    from memtui.placement.solve.limit import parse_ratio
+    from memtui.placement.solvers.limit import parse_ratio
 
     ratio: Fraction = argtypes.checked(parse_ratio, text)
     return ratio

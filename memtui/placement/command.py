@@ -20,10 +20,10 @@ from memtui.placement.plan import ASYNC, FIRST_TOUCH, SYNC, PlacementPlan
 from memtui.placement.profile import SINGLE, Profile
 from memtui.placement.profiling.text import pool_as_json
 from memtui.placement.slowdown import Effect, effects
-from memtui.placement.solve.limit import limit_of
-from memtui.placement.solve.pareto import ParetoPoint, curve
-from memtui.placement.solve.problem import Problem
-from memtui.placement.solve.solver import PlanRequest, baselines, find, mode_of, problem_for, slow_pool
+from memtui.placement.solvers.limit import limit_of
+from memtui.placement.solvers.pareto import ParetoPoint, curve
+from memtui.placement.solvers.problem import Problem
+from memtui.placement.solvers.solver import PlanRequest, baselines, find, mode_of, problem_for, slow_pool
 from memtui.placement.store import ProfileFile
 from memtui.placement.timing_agreement import Comparison, compare, modes_of
 from memtui.placement.timing_quality import counted_ns, quality_of

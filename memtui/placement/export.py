@@ -23,8 +23,8 @@ from memtui.placement.store import ProfileFile
 FORMS = ("csv", "parquet", "json")
 UNITS = {"*_ns": "nanoseconds", "*_bytes": "bytes", "spread": "standard deviation by mean"}
 Row = tuple[Any, ...]
-_TEXTS = frozenset(("op", "kind", "key", "inputs", "outputs", "configuration", "mode", "tensor", "role", "storage"))
-_REALS = frozenset(("median_ns", "mean_ns", "least_ns", "spread", "time_ns"))
+TEXTS = frozenset(("op", "kind", "key", "inputs", "outputs", "configuration", "mode", "tensor", "role", "storage"))
+REALS = frozenset(("median_ns", "mean_ns", "least_ns", "spread", "time_ns"))
 
 
 def _kernels(profile: Profile) -> Iterator[Row]:
@@ -113,7 +113,7 @@ def _files(profile: Profile, form: str) -> Iterator[tuple[str, Write]]:
             parquet.load()
 
             def write(file: Any, columns: tuple[str, ...] = columns, rows: Any = rows) -> None:
-                parquet.write_table(file, columns, rows(profile), about, texts=_TEXTS, reals=_REALS)
+                parquet.write_table(file, columns, rows(profile), about, texts=TEXTS, reals=REALS)
 
             yield f"{name}.parquet", write
     if form == "csv":

@@ -106,7 +106,7 @@ class PlacementPlan:
         solve_s: time that the solver took.
         solver: name of the solver.
         address_bytes: fast memory from its lowest to its highest address when the plan is laid out
-            (``solve.fragmentation``); None where that was not computed.
+            (``solvers.fragmentation``); None where that was not computed.
         why: reason why the plan is not optimal; empty where it is optimal, and where the reason is unknown.
     """
 

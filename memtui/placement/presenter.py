@@ -13,9 +13,9 @@ from memtui.placement.graph import Configuration
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import SINGLE, Profile
 from memtui.placement.slowdown import cells
-from memtui.placement.solve.pareto import ParetoPoint
-from memtui.placement.solve.problem import problem_of
-from memtui.placement.solve.solver import mode_of
+from memtui.placement.solvers.pareto import ParetoPoint
+from memtui.placement.solvers.problem import problem_of
+from memtui.placement.solvers.solver import mode_of
 from memtui.placement.store import ProfileFile
 from memtui.placement.timing_agreement import NEITHER, WITHIN, Comparison, compare, modes_of
 from memtui.widgets import text

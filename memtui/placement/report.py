@@ -20,8 +20,8 @@ from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import MODES, Profile
 from memtui.placement.profiling.text import pool_as_json
 from memtui.placement.redact import redacted
-from memtui.placement.solve.problem import PAGE_BYTES
-from memtui.placement.solve.solver import mode_of
+from memtui.placement.solvers.problem import PAGE_BYTES
+from memtui.placement.solvers.solver import mode_of
 from memtui.placement.store import ProfileFile
 from memtui.placement.timing_agreement import Comparison, modes_of
 from memtui.placement.worker_protocol import Environment

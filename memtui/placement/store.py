@@ -27,7 +27,7 @@ from memtui.placement.graph import Configuration, Graph
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.schema import TABLES, CurveRecord, PlanRecord, SampleRecord
-from memtui.placement.solve.pareto import ParetoPoint
+from memtui.placement.solvers.pareto import ParetoPoint
 from memtui.placement.validation import Damaged
 from memtui.session.columns import insertion_into
 from memtui.session.file_format import (

@@ -10,8 +10,8 @@ from memtui.core.units import duration_ns, percent, size, span
 from memtui.placement.plan import ASYNC, BASELINE, OPTIMAL, Move, PlacementPlan
 from memtui.placement.profile import Profile
 from memtui.placement.slowdown import Effect
-from memtui.placement.solve.pareto import ParetoPoint
-from memtui.placement.solve.problem import PAGE_BYTES
+from memtui.placement.solvers.pareto import ParetoPoint
+from memtui.placement.solvers.problem import PAGE_BYTES
 from memtui.placement.timing_agreement import (
     CONSISTENT,
     CORRELATED,

@@ -22,6 +22,7 @@ from pathlib import Path
 from memtui.core.procfs import PROC
 from memtui.probes.competing_observers import CompetingObservers
 from memtui.probes.memory_pressure import memory_cgroup, memory_mounts, text_of, upwards
+from memtui.probes.swap_areas import swap_areas
 
 RECLAIM, SWAP, COLLAPSE, SPLIT, NUMA = "reclaim", "swap-out", "khugepaged", "huge pages split", "NUMA balancing"
 IN_CGROUP, ON_MACHINE = "in its memory cgroup", "on this machine"
@@ -115,8 +116,7 @@ class DisturbanceProbe:
                 limits |= {group / "memory.failcnt" for group in upwards(folder, self._mounts[1][0])}
         _keep(self._cgroups, stats)
         _keep(self._limits, limits)
-        has_swap = text_of(self._proc / "swaps").count("\n") > 1  # the first line is a heading
-        _keep(self._swap, {self._proc / str(pid) / "status" for pid in pids} if has_swap else set())
+        _keep(self._swap, {self._proc / str(pid) / "status" for pid in pids} if swap_areas(self._proc) else set())
         self._balancing = text_of(self._proc / "sys/kernel/numa_balancing").strip() not in ("", "0")
 
     def close(self) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from memtui.core.procfs import PROC, children_of, command_of, ranks_of, read_stat
-from memtui.core.samples import Process
+from memtui.core.samples import CHILD, LOADER, TARGET, Process
 
-TARGET, CHILD = "target", "child"
+_LOADER_NAME = "pt_data_worker"  # which PyTorch (2.6) gives the first thread of a DataLoader's worker
 _Id = tuple[int, int]  # pid and start time
 
 
@@ -52,7 +52,7 @@ class ProcessTree:
                         zombies[pid, stat.start_ticks] = stat.parent_pid
                     raise ProcessLookupError(f"process {pid} ended")
                 if process is None:
-                    role = self._role(pid)
+                    role = self._role(pid, stat.name)
                     process = self._keyed(
                         Process(0, pid, stat.parent_pid, stat.start_ticks, 0, self._first_command(pid), role)
                     )
@@ -91,9 +91,10 @@ class ProcessTree:
     def _first_command(self, pid: int) -> str:
         return self._command if self._command and pid == self._root else command_of(pid)
 
-    def _role(self, pid: int) -> str:
+    def _role(self, pid: int, thread_name: str = "") -> str:
         ranks = (f"{name}={number}" for name, number in ranks_of(pid, self._proc).items())
-        return " ".join((TARGET if pid == self._root else CHILD, *ranks))
+        child = LOADER if thread_name == _LOADER_NAME else CHILD
+        return " ".join((TARGET if pid == self._root else child, *ranks))
 
     def _keyed(self, process: Process) -> Process:
         key, self._next_key = self._next_key, self._next_key + 1

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from memtui.core.procfs import PROC, rss_bytes_of
+from memtui.core.procfs import PROC, rss_bytes_of, swap_bytes_of
 from memtui.core.samples import VmaSizes
 from memtui.core.units import duration
 
@@ -36,7 +37,9 @@ _SIZES = re.compile(rb"^(Pss|Private_Clean|Private_Dirty|Private_Hugetlb|Swap): 
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """What smaps_rollup says about one process at ``t_ns``; without a PSS nothing is known, and the reason says why.
+    """What smaps_rollup says about one process at ``t_ns``; without a PSS the reason says why.
+
+    Of a process that is alone only the swap is known, from its ``status``; it has no reason.
 
     Attributes:
         pss_bytes: resident memory, each page divided by the number of processes that map it.
@@ -71,16 +74,20 @@ class PssProbe:
         self._due_ns = 0
         self._early = EARLY_RESTS
         self._readings: dict[int, Rollup] = {}
+        self._alone: dict[int, Rollup] = {}  # of a process without others, its swap
+        self._alone_due_ns = 0
         # Private bytes of a process when they were last read by mapping, and by mapping; None: the first reading.
         self._mapped: dict[int, tuple[int, VmaSizes | None]] = {}
         self._ns_per_byte = USUAL_NS_PER_BYTE
 
     def poll(self, pids: Iterable[int]) -> None:
-        """Read all processes if a reading is due. A single process needs none: its RSS is the same."""
+        """Read all processes if a reading is due. Of a single process the RSS is its PSS: only its swap is read."""
         wanted = list(pids)
         if len(wanted) < 2:
             self._readings, self._mapped = {}, {}
+            self._read_swap(wanted)
             return
+        self._alone = {}
         if self._readings and self._readings.keys() != set(wanted):
             self._readings = {pid: Rollup(None, None, CHANGED) for pid in wanted}
         began_ns = time.monotonic_ns()
@@ -100,7 +107,15 @@ class PssProbe:
 
     def of(self, pid: int) -> Rollup:
         """Return the last reading of a process; without bytes and reason where the process is alone."""
-        return self._readings.get(pid) or Rollup(None, None, NOT_READ if self._readings else "")
+        return self._readings.get(pid) or self._alone.get(pid) or Rollup(None, None, NOT_READ if self._readings else "")
+
+    def _read_swap(self, pids: list[int]) -> None:
+        if self._alone.keys() == set(pids) and time.monotonic_ns() < self._alone_due_ns:
+            return
+        self._alone, self._alone_due_ns = {}, time.monotonic_ns() + LEAST_APART_NS
+        for pid in pids:
+            with suppress(OSError, IndexError):
+                self._alone[pid] = Rollup(None, swap_bytes=swap_bytes_of(self._proc / str(pid)))
 
     def _read(self, pid: int) -> Rollup:
         folder = self._proc / str(pid)
@@ -109,10 +124,10 @@ class PssProbe:
             expected_ns = resident_bytes * self._ns_per_byte
             if expected_ns > LONGEST_NS:
                 return Rollup(None, None, f"reading it would lock its mappings for about {duration(expected_ns / 1e9)}")
-            began_ns = time.monotonic_ns()
+            began_ns = time.thread_time_ns()  # what the kernel's walk takes: no waiting for a CPU or for a lock
             text = (folder / "smaps_rollup").read_bytes()
             if resident_bytes >= _EXAMPLE_BYTES:
-                self._ns_per_byte = (time.monotonic_ns() - began_ns) / resident_bytes
+                self._ns_per_byte = (time.thread_time_ns() - began_ns) / resident_bytes
             return self._with_mappings(pid, parse_rollup(text))
         except (FileNotFoundError, ProcessLookupError):
             there = folder.exists() and not (self._proc / "self" / "smaps_rollup").exists()

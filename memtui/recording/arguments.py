@@ -256,7 +256,7 @@ def _condition(text: str) -> str:
 
 def _redfish(text: str) -> str:
     """Parse ``--redfish``; return the URL."""
-    from memtui.recording.redfish.address import parse_address
+    from memtui.recording.network_power.address import parse_address
 
     return str(argtypes.checked(parse_address, text).url)
 

@@ -14,7 +14,7 @@ from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
-from memtui.session.records.allocations import RecordedStep
+from memtui.session.tables.allocations import RecordedStep
 
 LARGEST = 3  # blocks with a name in the report
 LITTLE = 0.01  # of the device with the most: less has no lines of its own

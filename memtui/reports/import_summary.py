@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memtui.core.json_fields import fields_to_json
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
-from memtui.session.records.imported import LINES, ImportedFrom
+from memtui.session.tables.imported import LINES, ImportedFrom
 
 SECOND_NS = 1e9
 
@@ -68,7 +68,7 @@ class ImportSummary:
 
     Attributes:
         file, format: name of the file without folders, and its format.
-        clock: kind of its times, one of ``session.records.imported``.
+        clock: kind of its times, one of ``session.tables.imported``.
         sizes: kind of its sizes.
         not_known: figures that the file lacks, and why.
         warnings: defects of the file.

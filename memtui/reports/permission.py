@@ -28,11 +28,11 @@ from memtui.core.samples import (
     Process,
     Target,
 )
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.imported import DriverMemory, ImportedFrom
-from memtui.session.records.learning import About, LearningPoint
-from memtui.session.records.training import ProgressRow, RecordedProgress
-from memtui.session.sample_table import SampleTable
+from memtui.session.sample_arrays import SampleArrays
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.imported import DriverMemory, ImportedFrom
+from memtui.session.tables.learning import About, LearningPoint
+from memtui.session.tables.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
 
 Record = TypeVar("Record")
@@ -50,7 +50,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         Process: "key pid parent_pid start_ticks generation",
         VmaRow: "id process pid first_sample last_sample open",
         RowState: "sample",
-        SampleTable: "sample start_ns end_ns asked_ns sampler_cpu_ns recorder_cpu_ns gaps budgeted_ns next_ns "
+        SampleArrays: "sample start_ns end_ns asked_ns sampler_cpu_ns recorder_cpu_ns gaps budgeted_ns next_ns "
         "paused_ns wss_bytes stored_bytes faulted_in_bytes unknown_bytes shared_bytes rss_bytes processes pss_bytes "
         "pss_ns wss_low_bytes wss_high_bytes lost_ns set_again_ns status",
         PowerReading: "t_ns power_w energy_j limit_w memory_used_bytes utilization processes sm_active "

@@ -17,7 +17,7 @@ from memtui.core.text import printable
 from memtui.core.units import duration, size
 from memtui.reports.source import ReportSource, Source
 from memtui.session.file_format import SessionError
-from memtui.session.records.training import ProgressRow, RecordedProgress
+from memtui.session.tables.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
 
 LAST_NS = 300_000_000_000

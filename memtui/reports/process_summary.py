@@ -19,8 +19,8 @@ ProcessRows = Sequence[Mapping[str, Any]]
 """Rows of ``ReportSource.process_samples``, with the names of the schema."""
 MOST_PROCESSES = 20  # in a report for people
 NO_READING = "no reading in this session"
-_ALL_SIZES = ("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes")
-_RESIDENT_SIZES = ("rss_bytes", "pss_bytes")
+_RESIDENT_SIZES = ("rss_bytes", "pss_bytes", "private_bytes", "swap_bytes")
+_ALL_SIZES = ("wss_bytes", "shared_bytes", *_RESIDENT_SIZES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class ProcessSummary:
     Attributes:
         pid, role, generation, command: identity of the process.
         wss_bytes, shared_bytes, rss_bytes, pss_bytes: means over windows.
+        private_bytes: likewise, of its resident memory that no other process maps (USS).
+        swap_bytes: likewise, of what is swapped out.
         gpu_bytes, gpu_max_bytes: mean and maximum of its memory on all GPUs at the end of each window.
         gpu_reason: why GPU memory is unknown, or unknown in some windows.
         gpus_used: mean of how busy it kept all GPUs together, at the end of each window; 0.5 is half of one GPU.
@@ -44,6 +46,8 @@ class ProcessSummary:
     shared_bytes: float | None
     rss_bytes: float | None
     pss_bytes: float | None
+    private_bytes: float | None
+    swap_bytes: float | None
     gpu_bytes: float | None
     gpu_max_bytes: int | None
     gpu_reason: str
@@ -69,6 +73,8 @@ def process_summaries(reader: ReportSource, rows: ProcessRows, alike: set[int]) 
             shared_bytes=means[process.key].get("shared_bytes"),
             rss_bytes=means[process.key].get("rss_bytes"),
             pss_bytes=means[process.key].get("pss_bytes"),
+            private_bytes=means[process.key].get("private_bytes"),
+            swap_bytes=means[process.key].get("swap_bytes"),
             gpu_bytes=gpu[process.key].mean,
             gpu_max_bytes=_whole(gpu[process.key].max),
             gpu_reason=gpu[process.key].reason,
@@ -152,10 +158,13 @@ def process_lines(processes: Sequence[ProcessSummary]) -> list[str]:
 
 def _line(process: ProcessSummary, *, several: bool) -> str:
     shared = f" ({size(process.shared_bytes)} shared)" if several and process.shared_bytes is not None else ""
-    pss = "" if process.pss_bytes is None else f" (PSS {size(process.pss_bytes)})"
+    parts = (("PSS", process.pss_bytes), ("USS", process.private_bytes))
+    shares = ", ".join(f"{name} {size(value)}" for name, value in parts if value is not None)
+    resident = f"resident {size(process.rss_bytes)}{f' ({shares})' if shares else ''}"
+    swap = f", swapped out {size(process.swap_bytes)}" if process.swap_bytes else ""
     return (
         f"process      {process.pid} {process.role}: working set {size(process.wss_bytes)}{shared}, "
-        f"resident {size(process.rss_bytes)}{pss}, {_gpu_clause(process)}  {short_command_line(process.command)}"
+        f"{resident}{swap}, {_gpu_clause(process)}  {short_command_line(process.command)}"
     )
 
 

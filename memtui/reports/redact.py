@@ -41,10 +41,10 @@ from memtui.formats.mxnet_tags import compat_keys
 from memtui.reports.permission import Record, permitted, permitted_row
 from memtui.reports.redact_names import ModelNames
 from memtui.reports.source import ByRow, PageRun, ReportSource, Source
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.imported import DriverMemory, ImportedFrom
-from memtui.session.records.learning import About, LearningPoint
-from memtui.session.records.training import ProgressRow, RecordedProgress
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.imported import DriverMemory, ImportedFrom
+from memtui.session.tables.learning import About, LearningPoint
+from memtui.session.tables.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
 
 MASK = "***"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from memtui.analysis.miss_ratio import are_one_figure
@@ -65,13 +66,23 @@ class ReuseSummary:
     bursts: BurstSummary | None = None
 
 
-def exact_reuse(reader: ReportSource) -> ExactReuse:
-    """Return the reuse distances of all windows of a session. Raises SessionError."""
+def exact_reuse(reader: ReportSource, processes: Container[int] | None = None) -> ExactReuse:
+    """Return the reuse distances of all windows of a session, or of the processes with these keys in it.
+
+    Raises SessionError.
+    """
     exact = ExactReuse()
     if len(reader.samples):
-        for _, _, distances in reader.iterate_reuse(0, reader.samples.newest):
-            exact.add(distances)
+        for _, process, distances in reader.iterate_reuse(0, reader.samples.newest):
+            if processes is None or process in processes:
+                exact.add(distances)
     return exact
+
+
+def distance_bounds(exact: ExactReuse, share: float) -> DistanceBounds | None:
+    """Return the distance that this share of the touches that came again does not exceed; None where none did."""
+    bounds = exact.quantile(share)
+    return _distance(None if bounds is None else (*bounds, exact.estimate(share)))
 
 
 def reuse_summary(reader: ReportSource) -> ReuseSummary:
@@ -79,7 +90,7 @@ def reuse_summary(reader: ReportSource) -> ReuseSummary:
     exact = exact_reuse(reader)
     if reason := _why_no_distances(reader):
         return ReuseSummary(None, None, None, Status.UNSUPPORTED, reason)
-    median, p95 = _bounds(exact, 0.5), _bounds(exact, 0.95)
+    median, p95 = distance_bounds(exact, 0.5), distance_bounds(exact, 0.95)
     if median is None or p95 is None:
         reason = "no page was touched in two windows"
         return ReuseSummary(exact.first_touches, None, None, Status.UNSUPPORTED, reason)
@@ -102,11 +113,6 @@ def _burst_summary(reader: ReportSource) -> BurstSummary | None:
         return None
     median, p95 = (_distance(bursts.within(share)) for share in (0.5, 0.95))
     return BurstSummary(bursts.count, bursts.probe_ns / 1e9, bursts.touches, median, p95)
-
-
-def _bounds(exact: ExactReuse, share: float) -> DistanceBounds | None:
-    bounds = exact.quantile(share)
-    return _distance(None if bounds is None else (*bounds, exact.estimate(share)))
 
 
 def _distance(bounds: tuple[int, int, float | None] | None) -> DistanceBounds | None:

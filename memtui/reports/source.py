@@ -19,12 +19,12 @@ from memtui.core.call_stacks import CallStacks
 from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Event, GpuMemory, GpuUse, Hello, MemoryLimit, MemoryUse, PowerReading, Process
 from memtui.core.tracer_messages import MAIN_MEMORY
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.imported import DriverMemory, ImportedFrom
-from memtui.session.records.learning import About, LearningPoint
-from memtui.session.records.training import ProgressRow, RecordedProgress
-from memtui.session.sample_table import SampleTable
+from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.imported import DriverMemory, ImportedFrom
+from memtui.session.tables.learning import About, LearningPoint
+from memtui.session.tables.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
 
 PageRun = tuple[int, int, int]
@@ -45,7 +45,7 @@ class ReportSource(Protocol):
     @property
     def hello(self) -> Hello: ...
     @property
-    def samples(self) -> SampleTable: ...
+    def samples(self) -> SampleArrays: ...
     @property
     def end(self) -> End | None: ...
     @property
@@ -159,7 +159,7 @@ class Source:
         return self._session.hello
 
     @property
-    def samples(self) -> SampleTable:
+    def samples(self) -> SampleArrays:
         return self._session.samples
 
     @property

@@ -14,9 +14,9 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.core.units import duration, size
 from memtui.reports.allocation_summary import LITTLE
 from memtui.reports.source import ReportSource
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.learning import About, LearningPoint
-from memtui.session.records.training import ProgressRow
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.learning import About, LearningPoint
+from memtui.session.tables.training import ProgressRow
 
 SECOND_NS = 1_000_000_000
 

@@ -9,22 +9,24 @@ from memtui.core.call_stacks import CallStacks
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.columns import columns_of
 from memtui.session.connection import SessionFile
-from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step
-from memtui.session.records.call_stacks import (
+from memtui.session.tables.allocations import (
+    AllocationDeviceRecord,
+    AllocationStepColumns,
+    AllocationStepRecord,
+    AllocatorPeakRecord,
+    RecordedStep,
+    decode_step,
+    recorded_step,
+)
+from memtui.session.tables.call_stacks import (
     AllocationStackRecord,
     CallStackRecord,
     FrameRecord,
     call_stacks_of,
     decode_stacks,
 )
-from memtui.session.records.imported import DriverMemory
-from memtui.session.schema import (
-    AllocationDeviceRecord,
-    AllocationStepColumns,
-    AllocationStepRecord,
-    AllocatorPeakRecord,
-    LayerTypesRecord,
-)
+from memtui.session.tables.imported import DriverMemory
+from memtui.session.tables.tensors import LayerTypesRecord
 from memtui.session.validation import parse_json
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memtui.analysis.stack_capture import StackCapture
 from memtui.session.allocation_reader import AllocationReader
 from memtui.session.connection import SessionFile
-from memtui.session.records.captures import CaptureBlocksRecord, CaptureRecord, decode_capture
+from memtui.session.tables.captures import CaptureBlocksRecord, CaptureRecord, decode_capture
 
 
 class CaptureReader:

@@ -10,7 +10,8 @@ from array import array
 from collections import deque
 
 from memtui.session.file_format import row_id
-from memtui.session.schema import PageSetRecord, ResidentSetRecord, VmaRssRecord, VmaSharedRecord, VmaWssRecord
+from memtui.session.tables.samples import PageSetRecord, ResidentSetRecord
+from memtui.session.tables.vmas import VmaRssRecord, VmaSharedRecord, VmaWssRecord
 from memtui.session.writer import SessionWriter
 
 _RESERVE = 8 << 20  # for the log, which contains a commit or two

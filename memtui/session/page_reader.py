@@ -9,7 +9,7 @@ from memtui.core.page_set import PageSet
 from memtui.session.blobs import decode_touch_sum
 from memtui.session.connection import SessionFile
 from memtui.session.file_format import row_id, row_ids, split_row_id
-from memtui.session.schema import PageSetRecord, ResidentSetRecord, TouchSumRecord
+from memtui.session.tables.samples import PageSetRecord, ResidentSetRecord, TouchSumRecord
 
 _BATCH_SUMS = 64  # sums of accesses that are in memory together
 
@@ -73,13 +73,14 @@ class PageReader:
         rest = f"WHERE level = ? AND id >= ? AND id < ? ORDER BY id LIMIT {_BATCH_SUMS}"
         sums: dict[int, TouchSum] = {}
         while rows := self._file.rows(TouchSumRecord, rest, level, low, high, names=["id", "data"]):
-            parts = {process: [touched] for process, touched in sums.items()}
+            parts: dict[int, list[TouchSum]] = {}
             for row, data in rows:
                 sample, process = split_row_id(row)
+                before = [sums[process]] if process in sums else []
                 try:
-                    parts.setdefault(process, []).append(decode_touch_sum(data))
+                    parts.setdefault(process, before).append(decode_touch_sum(data))
                 except ValueError as error:
                     raise self._file.damaged(f"touches up to sample {sample}: {error}") from None
-            sums = {process: add_up(some) for process, some in parts.items()}
+            sums |= {process: add_up(some) for process, some in parts.items()}
             low = self._file.key_after(rows, low)
         return sums

@@ -9,7 +9,7 @@ from typing import Any, Protocol, overload
 
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Hello, Process
-from memtui.session.sample_table import SampleTable
+from memtui.session.sample_arrays import SampleArrays
 
 _SAMPLES_AT_ONCE = 64  # of which all columns are in memory
 
@@ -30,14 +30,14 @@ class PageSource(Protocol):
     @property
     def hello(self) -> Hello: ...
     @property
-    def samples(self) -> SampleTable: ...
+    def samples(self) -> SampleArrays: ...
     def processes(self) -> list[Process]: ...
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]: ...
     def page_set(self, sample: int, process: int) -> PageSet | None: ...
 
 
 def windows_of(
-    process_samples: Callable[[int, int], list[dict[str, Any]]], samples: SampleTable, processes: Collection[int]
+    process_samples: Callable[[int, int], list[dict[str, Any]]], samples: SampleArrays, processes: Collection[int]
 ) -> Iterator[Window]:
     """Yield the windows of some processes. Raises SessionError."""
     numbers = samples.sample

@@ -9,7 +9,7 @@ from memtui.core.samples import Process
 from memtui.session.columns import columns_of
 from memtui.session.connection import SessionFile, one_of
 from memtui.session.file_format import row_id, row_ids, split_row_id
-from memtui.session.schema import ProcessSampleRecord
+from memtui.session.tables.samples import ProcessSampleRecord
 from memtui.session.validation import MAX_PID, MAX_PROCESS
 
 ProcessSample = dict[str, Any]

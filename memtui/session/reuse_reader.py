@@ -11,8 +11,8 @@ from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.session.blobs import decode_burst, decode_reuse
 from memtui.session.connection import SessionFile
 from memtui.session.file_format import row_ids, split_row_id
-from memtui.session.records.reuse import ReuseBurstRecord, ReuseCheckpointRecord, ReuseRecord
 from memtui.session.sample_reader import SampleReader
+from memtui.session.tables.reuse import ReuseBurstRecord, ReuseCheckpointRecord, ReuseRecord
 
 MOST_PARTS = 1 << 10  # of a burst
 _BATCH_ROWS = 256  # windows whose distances are in memory together

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memtui.session.connection import Row, SessionFile
-from memtui.session.sample_table import SampleTable, SampleTableBuilder
-from memtui.session.schema import SampleRecord
+from memtui.session.sample_arrays import SampleArrays, SampleTableBuilder
+from memtui.session.tables.samples import SampleRecord
 from memtui.session.validation import MAX_SAMPLE
 
 _MANY, _SPREAD, _LAST = 4096, 1024, 128  # above _MANY samples, _SPREAD of them and the _LAST ones are read at first
@@ -17,7 +17,7 @@ class SampleReader:
     def __init__(self, file: SessionFile) -> None:
         self._file = file
         self._builder = SampleTableBuilder()
-        self.table: SampleTable = self._builder.table  # those that were read
+        self.table: SampleArrays = self._builder.table  # those that were read
         self.partial = False  # whether only some of them were
 
     def refresh(self) -> bool:

@@ -15,10 +15,10 @@ from memtui.session.device_reader import DeviceReader
 from memtui.session.file_format import SessionError, size_on_disk
 from memtui.session.page_reader import PageReader
 from memtui.session.process_reader import ProcessReader
-from memtui.session.records.imported import ImportedFrom
 from memtui.session.reuse_reader import ReuseReader
+from memtui.session.sample_arrays import SampleArrays
 from memtui.session.sample_reader import SampleReader
-from memtui.session.sample_table import SampleTable
+from memtui.session.tables.imported import ImportedFrom
 from memtui.session.tensor_reader import TensorReader
 from memtui.session.training_reader import TrainingReader
 from memtui.session.validation import MAX_INTEGER, MAX_PID, check_fields
@@ -72,7 +72,7 @@ class Session:
         return self._file.path
 
     @property
-    def samples(self) -> SampleTable:
+    def samples(self) -> SampleArrays:
         """The scalars of all samples; of some, where ``partial``."""
         return self._samples.table
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.session.connection import SessionFile
-from memtui.session.records.tensors import decode_map
-from memtui.session.schema import TensorRangesRecord
+from memtui.session.tables.tensors import TensorRangesRecord, decode_map
 
 
 class TensorReader:

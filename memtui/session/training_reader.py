@@ -5,15 +5,21 @@ from __future__ import annotations
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.columns import columns_of
 from memtui.session.connection import SessionFile
-from memtui.session.records.learning import About, LearningPoint, about_of
-from memtui.session.records.training import ProgressRow, RecordedProgress, decode_progress
-from memtui.session.schema import (
+from memtui.session.tables.learning import (
+    About,
     LearningAboutRecord,
     LearningColumns,
+    LearningPoint,
     LearningRecord,
+    about_of,
+)
+from memtui.session.tables.training import (
     ProgressDeviceRecord,
+    ProgressRow,
+    RecordedProgress,
     TrainingProgressColumns,
     TrainingProgressRecord,
+    decode_progress,
 )
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.fast_numpy import ranked
 from memtui.session.connection import SessionFile
-from memtui.session.schema import VmaAliasRecord
+from memtui.session.tables.vmas import VmaAliasRecord
 
 
 class VmaAliases:

@@ -17,7 +17,7 @@ from memtui.session.page_reader import PageReader
 from memtui.session.process_reader import ProcessReader
 from memtui.session.row_cache import Pairs, RowCache, Rows
 from memtui.session.sample_reader import SampleReader
-from memtui.session.schema import VmaPrivateRecord, VmaRecord, VmaSharedRecord, VmaStateRecord, VmaWssRecord
+from memtui.session.tables.vmas import VmaPrivateRecord, VmaRecord, VmaSharedRecord, VmaStateRecord, VmaWssRecord
 from memtui.session.validation import check_vma
 from memtui.session.vma_aliases import VmaAliases
 from memtui.session.vma_row import VmaRow

@@ -6,7 +6,7 @@ import sys
 from typing import NamedTuple
 
 from memtui.analysis.row_states import RowState, state_at
-from memtui.session.schema import VmaRecord
+from memtui.session.tables.vmas import VmaRecord
 
 
 class VmaRow(NamedTuple):

@@ -169,18 +169,22 @@ def _result(
     finally:
         reader.close()
     measured: list[Block] = []
-    inside = np.zeros(len(samples), bool)  # windows in blocks with observation
-    cpu_ns = wall_ns = 0.0
+    inside = np.zeros(len(samples), bool)  # windows that ended in blocks with observation: what they cost is in these
+    used_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
+    cpu_ns = cpu_wall_ns = observed_ns = 0.0
     for pair, observed, start_s, end_s in blocks.spans:
         within = (samples.start_ns >= start_s * 1e9) & (samples.end_ns <= end_s * 1e9)
         counted, over_s, changes = count_in(counter.times_s, counter.values, start_s, end_s)
         measured.append(Block(pair, observed, start_s, end_s, counted, over_s, changes, int(within.sum())))
-        if observed and within.sum() > 1:
-            first, last = np.flatnonzero(within)[[0, -1]]
-            used = samples.sampler_cpu_ns + samples.recorder_cpu_ns
-            cpu_ns += float(used[last] - used[first])
-            wall_ns += float(samples.end_ns[last] - samples.end_ns[first])
-            inside[first + 1 : last + 1] = True
+        if not observed:
+            continue
+        ended_within = (samples.end_ns >= start_s * 1e9) & (samples.end_ns <= end_s * 1e9)
+        inside |= ended_within
+        observed_ns += 1e9 * (end_s - start_s)
+        if ended_within.sum() > 1:
+            first, last = np.flatnonzero(ended_within)[[0, -1]]
+            cpu_ns += float(used_ns[last] - used_ns[first])
+            cpu_wall_ns += float(samples.end_ns[last] - samples.end_ns[first])
     cost = slow_down(measured)
     if cost is None:
         raise UserError(_nothing(measured, counter, ended), FAILURE)
@@ -199,9 +203,9 @@ def _result(
             for name, observed in (("without", False), ("with", True))
         },
         "overhead": {
-            "paused_fraction": float(paused_ns.sum()) / wall_ns if has_pauses and wall_ns else None,
-            "self_cpu_fraction": cpu_ns / wall_ns if wall_ns else None,
-            "lost_fraction": lost_fraction(samples.lost_ns[inside], wall_ns),
+            "paused_fraction": float(paused_ns.sum()) / observed_ns if has_pauses else None,
+            "self_cpu_fraction": cpu_ns / cpu_wall_ns if cpu_wall_ns else None,
+            "lost_fraction": lost_fraction(samples.lost_ns[inside], observed_ns),
         },
         "pairs_asked": plan.pairs,
         "block_s": plan.seconds,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -14,6 +16,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 
+from memtui.core.malloc import give_back_free_pages
 from memtui.tui import terminal
 from memtui.widgets.panel import CachedWidget
 from memtui.widgets.style import draw_style
@@ -26,7 +29,7 @@ FORGET_S = 60.0
 
 # Textual asks Rich for these few escape codes again for every line it writes, and Rich makes each in five steps: a
 # tenth of what the screen took.
-Control.move_to = staticmethod(lru_cache(1 << 15)(Control.move_to))  # type: ignore[method-assign]
+Control.move_to = staticmethod(lru_cache(1 << 11)(Control.move_to))  # type: ignore[method-assign]
 
 
 class TerminalApp(App[T]):
@@ -55,7 +58,7 @@ class TerminalApp(App[T]):
 
     def get_driver_class(self) -> type[Driver]:
         """Return the usual driver, extended to leave the terminal clean."""
-        return _clearing(super().get_driver_class())
+        return _tidy(super().get_driver_class())
 
     def on_mount(self) -> None:
         self.set_class(self.draw_style.color != "256", "few-colours")
@@ -66,7 +69,7 @@ class TerminalApp(App[T]):
             terminal.watch_signals(asyncio.get_running_loop(), lambda code: self.exit(None, code))
             self.set_interval(1.0, self.check_terminal)
             self.set_interval(FORGET_S, forget_widths)
-            self.set_interval(FORGET_S, collect_cycles)
+            self.set_interval(FORGET_S, give_back_free_pages)
 
     def action_next_theme(self) -> None:
         """Show the same screen in other colours."""
@@ -97,14 +100,6 @@ class TerminalApp(App[T]):
         return self.export_screenshot(title="memtui")
 
 
-def collect_cycles() -> None:
-    """Collect garbage in cycles: by itself Python does so only when there are a quarter more objects than last time.
-
-    Meanwhile others come to lie between them: a screen that ran for an hour had grown by 6 MiB.
-    """
-    gc.collect()
-
-
 def forget_widths() -> None:
     """Drop the widths that Rich has measured: it keeps those of 4,096 texts, and a graph makes new ones every second.
 
@@ -113,44 +108,67 @@ def forget_widths() -> None:
     cells.cached_cell_len.cache_clear()
 
 
+class _TidyDriver(Driver):
+    """A driver that clears the alternate screen before leaving it, and survives signals at any moment.
+
+    Comes before a driver of terminals among the bases of a class, see ``_tidy``.
+    """
+
+    attrs_before: list[Any] | None
+    _must_signal_resume: bool
+    _changes_mode = False
+
+    def start_application_mode(self) -> None:
+        self._changes_mode = True
+        modes: list[Any] | None = None
+        if self._reads_keys():
+            modes = self.attrs_before
+            self.disable_input()
+            self.close()
+        super().start_application_mode()  # type: ignore[safe-super]
+        if modes is not None:
+            self.attrs_before = modes
+        self._changes_mode = False
+
+    def stop_application_mode(self) -> None:
+        self._changes_mode = True
+        self.write(CLEAR)
+        super().stop_application_mode()  # type: ignore[safe-super]
+        self._changes_mode = False
+
+    # A signal handler of Python runs between any two steps of the main thread, also where that holds the lock of the
+    # queue of output. Handlers that write would wait for this lock for ever, so the event loop calls them.
+    def _sigtstp_application(self, *_: object) -> None:
+        _call_soon(self._loop, self._stop)
+
+    def _sigcont_application(self, *_: object) -> None:
+        _call_soon(self._loop, self._resume)
+
+    def _stop(self) -> None:
+        super()._sigtstp_application()  # type: ignore[misc]  # returns when the process goes on
+        self._resume()  # at once: until then nobody writes what is drawn, and the queue has room for 30 texts
+
+    def _resume(self) -> None:
+        # SIGTSTP ends the application mode, SIGSTOP does not: without this a second thread would read the keys, one of
+        # the two would never end, and the terminal would keep the modes of the app when the app is left. An application
+        # mode that is starting, ending or has ended is left alone.
+        if not self._changes_mode and (self._must_signal_resume or self._reads_keys()):
+            super()._sigcont_application()  # type: ignore[misc]
+
+    def _reads_keys(self) -> bool:
+        thread = getattr(self, "_key_thread", None)
+        return thread is not None and thread.is_alive()
+
+
 @cache
-def _clearing(usual: type[Driver]) -> type[Driver]:
-    """Return a driver that clears the alternate screen before leaving it, and survives a SIGSTOP."""
+def _tidy(usual: type[Driver]) -> type[Driver]:
+    """Return a usual driver of terminals with what ``_TidyDriver`` adds."""
+    return type("TidyDriver", (_TidyDriver, usual), {})
 
-    class Clearing(usual):  # type: ignore[misc, valid-type]
-        attrs_before: list[Any] | None
-        _changes_mode = False
 
-        def start_application_mode(self) -> None:
-            self._changes_mode = True
-            modes: list[Any] | None = None
-            if self._reads_keys():
-                modes = self.attrs_before
-                self.disable_input()
-                self.close()
-            super().start_application_mode()
-            if modes is not None:
-                self.attrs_before = modes
-            self._changes_mode = False
-
-        def stop_application_mode(self) -> None:
-            self._changes_mode = True
-            self.write(CLEAR)
-            super().stop_application_mode()
-            self._changes_mode = False
-
-        def _sigcont_application(self, *_: object) -> None:
-            # SIGTSTP ends the application mode, SIGSTOP does not: without this a second thread would read the keys, one
-            # of the two would never end, and the terminal would keep the modes of the app when the app is left.
-            # An application mode that is starting, ending or has ended is left alone.
-            if not self._changes_mode and (self._must_signal_resume or self._reads_keys()):
-                super()._sigcont_application()
-
-        def _reads_keys(self) -> bool:
-            thread = getattr(self, "_key_thread", None)
-            return thread is not None and thread.is_alive()
-
-    return Clearing
+def _call_soon(loop: asyncio.AbstractEventLoop, handler: Callable[[], object]) -> None:
+    with suppress(RuntimeError):  # the loop is closed: nothing is drawn any more
+        loop.call_soon_threadsafe(handler)
 
 
 def _settle() -> None:

@@ -12,7 +12,7 @@ from memtui.widgets.raster import Line
 from memtui.widgets.row_panel import RowPanel
 from memtui.widgets.views.memory import ProcessesView, ProcessRow
 
-SIZES = ("WSS", "private", "shared", "RSS", "PSS", "GPU mem")
+SIZES = ("WSS", "private", "shared", "RSS", "PSS", "USS", "swap", "GPU mem")
 COLUMNS = (
     *(("pid", 10), ("role", 8), ("rank", 6), ("local", 7)),
     *((name, 10) for name in SIZES),
@@ -20,7 +20,7 @@ COLUMNS = (
     *(("of WSS", 9), ("CPU", 9)),
 )
 SHORT_COMMAND = 20  # cells: with fewer, an empty column gives way to the command
-FIRST_TO_GO = ("CPU", "of WSS", "local", "role", "GPU mem", "rank", "private", "PSS")
+FIRST_TO_GO = ("USS", "CPU", "of WSS", "local", "role", "GPU mem", "rank", "swap", "private", "PSS")
 
 
 class ProcessTable(RowPanel):
@@ -112,10 +112,10 @@ class ProcessTable(RowPanel):
         """Return the columns that have room; those of ranks only where a process has a rank."""
         ranks = any(row.rank is not None or row.local_rank is not None for row in self.view.rows)
         columns = [column for column in COLUMNS if ranks or column[0] not in ("rank", "local")]
-        if all(
-            row.pss_bytes is None for row in self.view.rows
-        ):  # a single process, or PSS was not read: the footing has the reason
-            columns = [column for column in columns if column[0] != "PSS"]
+        if all(row.pss_bytes is None for row in self.view.rows):  # a single process, or the footing has the reason
+            columns = [column for column in columns if column[0] not in ("PSS", "USS")]
+        if not any(row.swap_bytes for row in self.view.rows):
+            columns = [column for column in columns if column[0] != "swap"]
         columns = self._with_room_for_use(columns, width)
         for name in FIRST_TO_GO:
             if sum(cells for _, cells in columns) + 10 <= width:
@@ -162,7 +162,7 @@ class ProcessTable(RowPanel):
             "GPU %": text.percent(row.gpus_used),
         }
         sizes = {"WSS": row.wss_bytes, "shared": row.shared_bytes, "RSS": row.rss_bytes, "GPU mem": row.gpu_bytes}
-        sizes["PSS"] = row.pss_bytes
+        sizes |= {"PSS": row.pss_bytes, "USS": row.uss_bytes, "swap": row.swap_bytes}
         complete = row.wss_bytes is not None and row.shared_bytes is not None
         sizes["private"] = max((row.wss_bytes or 0) - (row.shared_bytes or 0), 0) if complete else None
         line: Line = [(" ", base)]

@@ -8,6 +8,8 @@ import numpy as np
 from textual import events
 
 from memtui.analysis.miss_ratio import are_one_figure, bounds_are_close
+from memtui.core.fault_latency import FILE, SWAP
+from memtui.core.units import duration_ns
 from memtui.widgets import raster, text
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
@@ -42,12 +44,34 @@ class ReuseHistogram(Panel):
         self.size_bytes = float(self.view.size_bytes[index])
         self.repaint()
 
+    def choose_size(self, size_bytes: float) -> bool:
+        """Show the miss ratio of a memory size; return False where there is no curve yet."""
+        if self.view is None or not len(self.view.size_bytes):
+            return False
+        self.misses, self.size_bytes = True, size_bytes
+        self.repaint()
+        return True
+
+    @property
+    def _chosen_bytes(self) -> float:
+        """Return the memory size that the sentence is about; it may lie outside the curve."""
+        return float(self.view.size_bytes[self._size_index]) if self.size_bytes is None else self.size_bytes
+
+    @property
+    def _misses(self) -> tuple[float, float, float | None]:
+        """Return the miss ratio of that size: its two bounds, and its estimate where there is one."""
+        view, index = self.view, self._size_index
+        if self._chosen_bytes < view.size_bytes[0]:  # less memory never misses less; more than the last size is level
+            return float(view.miss_low[0]), 1.0, None
+        estimate = None if view.miss_estimate is None else float(view.miss_estimate[index])
+        return float(view.miss_low[index]), float(view.miss_high[index]), estimate
+
     @property
     def _size_index(self) -> int:
-        """Return the index of the memory size that the sentence is about."""
+        """Return the index of the step of the curve on which that memory size is."""
         sizes = self.view.size_bytes
         if self.size_bytes is not None:
-            return int(np.argmin(np.abs(np.log(sizes) - np.log(self.size_bytes))))
+            return max(0, int(np.searchsorted(sizes, self.size_bytes, side="right")) - 1)
         enough = np.flatnonzero(self.view.miss_high <= 0.1)
         return int(enough[0]) if len(enough) else len(sizes) - 1
 
@@ -119,7 +143,8 @@ class ReuseHistogram(Panel):
         inner = raster.area(sure, rows, glyphs=glyphs)
         # Certain misses bright, those between the two bounds dark.
         index = np.where(inner != ord(" "), 6, 2)
-        cursor = round(float(np.log(view.size_bytes[self._size_index] / low) / np.log(high / low)) * (columns - 1))
+        chosen_bytes = min(max(self._chosen_bytes, low), high)
+        cursor = round(math.log(chosen_bytes / low) / math.log(high / low) * (columns - 1))
         codes[:, cursor], index[:, cursor] = ord("|" if draw_style.ascii_only else "│"), len(draw_style.heat)
         lines = self._framed(codes, index, rows, 1.0)
         edges = np.geomspace(low, high, columns + 1)
@@ -152,7 +177,8 @@ class ReuseHistogram(Panel):
     def _sentences(self, width: int, height: int) -> list[Line]:
         """Return what less memory would cost, in sentences below the picture."""
         if self.misses:
-            return [self._miss_sentence(width)]
+            lines = [self._miss_sentence(width), self._slowdown_sentence(width)]
+            return lines[: 1 + (height >= _BOTH_ROWS and bool(lines[1]))]
         lines = [line for line in (self._burst_sentence(width), self._half_sentence(width)) if line]
         if not lines:
             return [self._miss_sentence(width)]
@@ -203,14 +229,13 @@ class ReuseHistogram(Panel):
         view, draw_style = self.view, self.draw_style
         if not len(view.size_bytes):
             return []
-        index = self._size_index
-        low, high = float(view.miss_low[index]), float(view.miss_high[index])
-        memory, ratio = text.size(view.size_bytes[index]), bounds(low, high)
+        low, high, estimate = self._misses
+        memory, ratio = text.size(self._chosen_bytes), bounds(low, high)
         window = f" per page and {view.interval} window" if view.interval else ""
         ways = (f" of touches{window} would miss", " of touches would miss", " would miss")
         forms = [(ratio, way) for way in ways]
-        if view.miss_estimate is not None and high - low > WIDE:
-            about = f"about {100 * view.miss_estimate[index]:.0f} %"
+        if estimate is not None and high - low > WIDE:
+            about = f"about {100 * estimate:.0f} %"
             asides = f" ({ratio}; in random order)", f" ({ratio})"
             forms = [(about, aside + way) for aside in asides for way in ways] + forms[-1:]
         value, ending = next((f for f in forms if len(memory) + len(f[0]) + len(f[1]) + 8 <= width), forms[-1])
@@ -221,6 +246,31 @@ class ReuseHistogram(Panel):
             (value, draw_style["bright"]),
             (ending, draw_style["dim"]),
         ]
+
+    def _slowdown_sentence(self, width: int) -> Line:
+        """Return what these misses take where each waits for a major fault; empty where that was not measured."""
+        view, draw_style = self.view, self.draw_style
+        if view.fault_latency is None or not view.seconds or not len(view.size_bytes):
+            return []
+        first = view.first_share or 0.0  # a first touch reads nothing back
+        waits_s = view.touches / view.seconds * view.fault_latency.median_ns / 1e9
+        low, high = (max(ratio - first, 0.0) * waits_s for ratio in self._misses[:2])
+        value, latency = longer(low, high), duration_ns(view.fault_latency.median_ns)
+        source = {SWAP: "swap", FILE: "files"}[view.fault_latency.source]
+        leads, endings = (" it would take ", " takes "), (f", at {latency} a page from {source}", f" ({source})", "")
+        forms = [(lead, ending) for ending in endings for lead in leads]
+        lead, ending = next((f for f in forms if len(f[0]) + len(value) + len(f[1]) <= width), forms[-1])
+        return [(lead, draw_style["dim"]), (value, draw_style["bright"]), (ending, draw_style["dim"])]
+
+
+def longer(low: float, high: float) -> str:
+    """Return by how much a time grows, between two shares of it: ``1.2-1.6 times as long``, ``2.1-4.0 % longer``."""
+    if high < 0.005:
+        return "less than 0.5 % longer"
+    if high < 0.2:
+        return f"about {bounds(low, high)} longer"
+    least, most = (f"{1 + share:.2g}" if share < 99 else f"{1 + share:.0f}" for share in (low, high))
+    return f"about {least if least == most else f'{least}-{most}'} times as long"
 
 
 def bounds(low: float, high: float) -> str:

@@ -81,6 +81,7 @@ CONTRAST = Theme(
     },
 )  # fmt: skip
 
+# A new one needs its name in core/options.py, and a rule in tui/memtui.tcss.
 THEMES = {theme.name: theme for theme in (DARK, LIGHT, CONTRAST)}
 WITHOUT_COLOUR = {"bright": "bold", "selected": "reverse", "selected_dim": "reverse", "live": "bold", "paused": "bold",
                   "focus": "bold"}  # fmt: skip

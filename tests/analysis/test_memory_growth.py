@@ -109,3 +109,16 @@ def test_what_is_long_ago_does_not_count():
     growth = growth_of(t_s, falls + t_s * MIB)
     assert growth is not None
     assert t_s[-1] - 1000 > LONGEST_S
+
+
+@given(st.integers(0, 10_000), st.floats(3.0, 12.0), st.integers(60, 400))
+def test_a_short_deep_saw_tooth_grows_where_its_line_does(seed, period_s, seconds):
+    """It falls by more than half of what the line rises, in every block, as where a buffer is filled and freed."""
+    t_s = at(seconds)
+    t_s = t_s + np.random.default_rng(seed).uniform(0, 0.2, len(t_s))
+    saw = 80 * (t_s / period_s % 1)
+    rises_mib = 2.0 * seconds
+    growth = growth_of(t_s, (saw + rises_mib * t_s / seconds) * MIB)
+    if rises_mib >= 160:
+        assert growth is None or growth.bytes_per_s == pytest.approx(2 * MIB, rel=0.35)
+    assert growth_of(t_s, saw * MIB) is None, "without a line it does not"

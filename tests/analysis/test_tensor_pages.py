@@ -23,7 +23,7 @@ from memtui.reports.tensor_summary import MOVED, _extremes, tensor_summary
 from memtui.reports.text import format_report
 from memtui.reports.traced_windows import TracedWindows, tensor_histories
 from memtui.session.file_format import SessionError
-from memtui.session.records.tensors import decode_map, encode_map
+from memtui.session.tables.tensors import decode_map, encode_map
 from tests.support import sessions
 from tests.support.tensor_maps import made, maps, session
 from tests.support.told_steps import step

@@ -11,8 +11,13 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import MOST_STRETCHES, STRETCH_NS, TensorUsage, joined, stretches
 from memtui.core.tracer_messages import TrainingProgress
 from memtui.session.columns import columns_of
-from memtui.session.records.training import ProgressRow, decode_progress, progress_record
-from memtui.session.schema import TrainingProgressColumns, TrainingProgressRecord
+from memtui.session.tables.training import (
+    ProgressRow,
+    TrainingProgressColumns,
+    TrainingProgressRecord,
+    decode_progress,
+    progress_record,
+)
 
 KINDS = len(CATEGORIES)
 

@@ -27,6 +27,8 @@ from memtui.widgets.views.bench import BenchView
 from tests.support.screen_text import screen_lines, screen_text
 from tests.support.terminals import terminals
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 CONFIGURATIONS = [make("conv2d", {"cin": 8 * n, "cout": 64}) for n in range(1, 31)]
 PLAN = BenchPlan()
 

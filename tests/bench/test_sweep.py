@@ -38,7 +38,7 @@ from memtui.probes.power.energy_source import EnergySource, NoSource
 from tests.support.shared_worker import no_worker_is_left, shared_worker  # noqa: F401 (fixtures)
 
 pytest.importorskip("torch", reason="torch is not installed")
-pytestmark = pytest.mark.usefixtures("shared_worker")
+pytestmark = [pytest.mark.usefixtures("shared_worker"), pytest.mark.real_clock(alone=False)]
 PLAN = BenchPlan(windows=2, seconds=0.05, warm_up_s=0.1, phase_ns=1)
 TWO = [make("relu", {"elements": 1000 * n, "cache": "warm"}) for n in (1, 2)]
 WATTS, TICK_NS = 250.0, 20_000_000

@@ -70,6 +70,39 @@ def test_it_leaves_nothing_behind():
     assert format_findings(findings).count("\ntracker ") == len(findings.trackers)
 
 
+def test_the_latency_of_page_faults_is_measured_when_asked_and_kept(tmp_path):
+    environment = {"env": os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}}
+    findings, text = doctor(**environment)
+    assert findings["fault_latencies"] is None
+    assert "faults   no  latency of major faults: not measured" in text
+    done = memtui("doctor", "--measure", tmp_path, "--json", **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    measured = json.loads(done.stdout)["fault_latencies"]
+    assert len(measured["latencies"]) + len(measured["unmeasured"]) == 2
+    findings, text = doctor(**environment)
+    assert findings["fault_latencies"] == measured
+    for latency in measured["latencies"]:
+        assert f"faults   yes {latency['source']} ({latency['where']}): a page comes back in " in text
+    for reason in measured["unmeasured"]:
+        assert f"faults   no  {reason}" in text
+    assert f"measured on {platform.node()}, {measured['measured']}" in text
+
+
+def test_the_name_of_a_folder_cannot_write_to_the_terminal(tmp_path):
+    folder = tmp_path / "a\x1b[2Jb"
+    folder.mkdir()
+    done = memtui("doctor", "--measure", folder, env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert done.returncode == 0
+    assert "faults " in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    done = memtui("doctor", "--measure", tmp_path / "none")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.rstrip("\n") == f"memtui doctor: {tmp_path}/none: is not a folder; name the one with your data"
+
+
 # -- a processor with other page tables; setarch makes the kernel say that this is one
 
 

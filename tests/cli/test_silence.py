@@ -26,6 +26,8 @@ from tests.support.placement_profiles import written
 from tests.support.repository import ROOT
 from tests.support.sessions import messages, write_session
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 LONGEST_S = 10.0  # only without the line
 SESSION, PROFILE, LOG, NEW, PID = "SESSION", "PROFILE", "LOG", "NEW", "PID"  # in place of a path, and of a PID
 

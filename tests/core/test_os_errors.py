@@ -66,6 +66,7 @@ def sqlite_error(code: int, text: str) -> sqlite3.Error:
         (sqlite_error(sqlite3.SQLITE_IOERR_FSYNC, "disk I/O error"), "disk I/O error; the disk has an error"),
         (sqlite_error(sqlite3.SQLITE_IOERR_NOMEM, "disk I/O error"), "disk I/O error; end something, or ask for less"),
         (sqlite_error(sqlite3.SQLITE_READONLY, "a readonly database"), "a readonly database; nothing can be written"),
+        (sqlite_error(sqlite3.SQLITE_CANTOPEN, "unable to open"), "unable to open; check that the file and its folder"),
     ],
 )
 def test_what_sqlite_and_python_lack_has_the_remedy_of_the_system(error, says):

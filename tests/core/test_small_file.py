@@ -91,7 +91,7 @@ def calls(place: Path, names: list[str], folders: list[str]) -> Iterator[Call]:
     for leaf in leaves_of(build_parser()):
         command = leaf.prog.removeprefix("memtui ")
         for action in leaf._actions:
-            if not is_input(command, action) or action.dest in ("output", "html", "tensorboard"):
+            if not is_input(command, action) or action.dest in ("output", "html", "tensorboard", "measure"):
                 continue
             base = [] if action.dest == "resume" else base_of(command, action.dest, place)
             if not action.option_strings:

@@ -30,6 +30,8 @@ from tests.support.live import (
 )
 from tests.support.terminals import Terminal, terminals
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 START_SECONDS = 90
 
 

@@ -272,7 +272,10 @@ def test_beside_a_sampling_profiler():
         profiler.stdout.readline()
         windows = sample(counter.pid, 2).of_pid(counter.pid)
         taken, refused = map(int, profiler.communicate(timeout=20)[0].split())
-        assert taken > 2 * refused, "windows 20 ms apart hold it for a tenth of the time, a fourth on a slow machine"
+        # Windows 20 ms apart hold it for a tenth of the time, on a slow machine for a third; the profiler asks for 3 s.
+        held_share = sum(w.paused_ns or 0 for w in windows) / 2e9
+        assert refused / (taken + refused) < 2 * held_share + 0.1, "it is refused while a window holds the program"
+        assert taken > 20
         # The first says that its marks could not be cleared before, if the profiler was there just then.
         assert {w.status for w in windows} <= {"ok", "denied", "not paused", "failed"}
         assert sum(w.status == "failed" for w in windows) <= 1
@@ -378,11 +381,13 @@ def test_a_foreground_job_of_a_shell(tmp_path):
 
 _GLOO = """
 import os, sys, time, torch, torch.distributed as dist
+torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(sys.argv[2]), world_size=2)
 x, n = torch.ones(50_000), 0
 go = torch.ones(1)
 while True:
     dist.all_reduce(x); x.mul_(0.5); n += 1
+    time.sleep(0.001)  # other tests want the CPUs, too
     assert torch.all(x == 1).item(), "a wrong sum"
     go[0] = 0 if sys.argv[2] == "0" and os.path.exists(sys.argv[3]) else 1
     dist.all_reduce(go, op=dist.ReduceOp.MIN)

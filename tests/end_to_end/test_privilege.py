@@ -42,6 +42,8 @@ from tests.support.repository import ROOT
 from tests.support.terminals import Terminal
 from tests.support.users import NO_PASSWORD, PASSWORD, User, own_process, temporary_user
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 WITH_PASSWORD = "ALL=(ALL:ALL) ALL"
 SAMPLER, RECORDER = "memtui.recording.sampler", "memtui.recording.recorder"
 

@@ -20,7 +20,9 @@ from tests.support.redfish_service import PASSWORD, USER, idrac, serving
 from tests.support.repository import ROOT
 from tests.support.users import NO_PASSWORD, temporary_user
 
-READER = "memtui.recording.redfish"
+pytestmark = pytest.mark.real_clock(alone=False)
+
+READER = "memtui.recording.network_power"
 
 
 @pytest.fixture
@@ -60,12 +62,12 @@ def test_the_password_of_the_environment_is_for_one_process(tmp_path, environmen
     words = ("record", "--no-sudo", *TRACKER, "--redfish", "https://127.0.0.1:1", "-o", tmp_path / "session")
     command = [sys.executable, "-m", "memtui", *map(str, words), "--", "sleep", "3"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
-        parts = {name: part(child.pid, f"memtui.recording.{name}") for name in ("redfish", "recorder", "sampler")}
+        parts = {name: part(child.pid, f"memtui.recording.{name}") for name in ("network_power", "recorder", "sampler")}
         children = psutil.Process(child.pid).children
         parts["program"] = wait_until(lambda: next((one for one in children() if one.name() == "sleep"), None))
         have = {name for name, process in parts.items() if PASSWORD in process.environ().values()}
         assert child.wait(30) == 0
-    assert have == {"redfish"}
+    assert have == {"network_power"}
 
 
 def test_a_hang_delays_no_sample(tmp_path, environment):

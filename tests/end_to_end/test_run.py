@@ -22,6 +22,8 @@ from tests.support.cli import memtui, refused
 from tests.support.live import TRACKER, gone, own_state, part, pattern, runs, start, stop, wait_for_samples
 from tests.support.terminals import terminals
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 START_SECONDS = 90
 OPTIONS = (*TRACKER, "--interval", "0.1")
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]

@@ -17,8 +17,8 @@ import pytest
 from tests.support.live import needs_tracker, part, wait_for_samples
 from tests.support.terminals import Terminal, terminals
 
-EARLY, LATE = 1500, 5000  # children that were seen; on a busy machine twice the first is enough
-MOST_BYTES = {"screen": 10 << 20, "sampler": 5 << 20, "recorder": 5 << 20}  # by which each part may grow in between
+EARLY, LATE = 900, 2900  # children that were seen; on a busy machine twice the first is enough
+MOST_BYTES = {"screen": 6 << 20, "sampler": 3 << 20, "recorder": 3 << 20}  # by which each part may grow in between
 MOST_CPU = 2.0  # times the CPU time that a child took each part until then
 MOST_S = 150
 FORKER = """

@@ -18,6 +18,8 @@ from tests.support.cli import memtui
 from tests.support.live import TRACKER, gone, own_state, part, pattern, runs
 from tests.support.ssh_server import Server, private_sshd
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 WATCHED_S = 3.0
 
 

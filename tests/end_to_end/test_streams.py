@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.sessions import messages, write_session
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 MEMTUI = shlex.join([sys.executable, "-m", "memtui"])
 
 

@@ -17,8 +17,11 @@ import pytest
 
 from memtui.core.errors import UserError
 from memtui.tui import terminal
+from tests.support.live import wait_until
 from tests.support.repository import ROOT
 from tests.support.terminals import LEAVE_ALTERNATE_SCREEN, Terminal
+
+pytestmark = pytest.mark.real_clock(alone=False)
 
 
 @pytest.fixture
@@ -79,6 +82,16 @@ def test_it_goes_on_after_sigstop(start):
     assert screen.end() == 0
     assert screen.restored()
     assert termios.tcgetattr(screen.master) == modes
+
+
+@pytest.mark.parametrize("name", ["SIGCONT", "SIGTSTP"])
+def test_a_signal_that_comes_while_output_is_queued(start, name):
+    screen = start(name, module="tests.support.signal_while_writing")
+    if name == "SIGTSTP":
+        wait_until(lambda: psutil.Process(screen.process.pid).status() == psutil.STATUS_STOPPED)
+        screen.process.send_signal(signal.SIGCONT)
+    assert screen.end() == 0
+    assert screen.restored()
 
 
 @pytest.mark.parametrize("controlling", [True, False])

@@ -24,6 +24,8 @@ from tests.support import live
 from tests.support.in_process import run
 from tests.support.traced_programs import script, traced
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 TRAINING = """
@@ -183,11 +185,15 @@ def test_its_timeline_has_the_steps_and_windows_of_the_report(tmp_path, translat
     (pid,) = {event["pid"] for event in recorded}
     windows = [event for event in events if event.get("cat") == "windows"]
     resident = [event for event in events if event["ph"] == "C" and event["name"] == "RSS"]
-    assert len(windows) == len(resident) >= report["samples"]
+    with closing(Session(path)) as session:
+        rows = session.processes.samples(0, session.samples.newest)
+    assert len(windows) == len(rows) >= report["samples"]
+    # The last window may be of a process that is ending: it has no memory any more, which is not 0 bytes.
+    assert len(resident) == sum(row["rss_bytes"] is not None for row in rows) > len(rows) / 2
     assert pid in {event["pid"] for event in windows}
 
 
-def test_a_start_up_hook_of_the_user_runs_too(tmp_path):
+def test_a_launcher_may_start_it_and_a_start_up_hook_of_the_user_runs_too(tmp_path):
     hooks = tmp_path / "hooks"
     hooks.mkdir()
     seen = tmp_path / "seen"
@@ -195,17 +201,12 @@ def test_a_start_up_hook_of_the_user_runs_too(tmp_path):
         f"import sys\nif 'train' in ' '.join(sys.orig_argv[-2:]):\n"
         f"    open({str(seen)!r}, 'a').write(f'mine {{\"tracer/start\" in str(sys.path)}}\\n')\n"
     )
-    _, report = traced(tmp_path, sys.executable, script(tmp_path, TRAINING), "4", PYTHONPATH=str(hooks))
-    assert seen.read_text().splitlines()[-1] == "mine False", "and sees a module path without ours"
-    assert report["allocations"]["steps"] == 1
-
-
-def test_a_launcher_may_start_it(tmp_path):
     command = f"{sys.executable} {script(tmp_path, TRAINING)} 4; {sys.executable} {script(tmp_path, TRAINING)} 4"
-    done, report = traced(tmp_path, "sh", "-c", command)
+    done, report = traced(tmp_path, "sh", "-c", command, PYTHONPATH=str(hooks))
     assert done.stdout.count("loss ") == 2
     assert report["allocations"]["steps"] == 2
     assert len(report["allocations"]["pids"]) == 2
+    assert seen.read_text().splitlines()[-2:] == ["mine False"] * 2, "it sees a module path without ours"
 
 
 def test_children_that_are_forked_do_no_harm(tmp_path):
@@ -287,7 +288,7 @@ convolution = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2), nn.ReLU(), nn.Flatten
 model = nn.Sequential(convolution, nn.Linear(3600, 1024), nn.ReLU(), nn.Linear(1024, 10))
 images, labels = torch.randn(40000, 3, 32, 32), torch.randint(0, 10, (40000,))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-for step in range(400):
+for step in range(250):
     at = step * 16 % 39000
     loss = nn.functional.cross_entropy(model(images[at : at + 16]), labels[at : at + 16])
     optimizer.zero_grad(set_to_none=False)

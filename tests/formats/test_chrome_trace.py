@@ -12,7 +12,7 @@ import pytest
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.core.call_stacks import Frame
 from memtui.formats.call_paths import MOST_PATH
-from memtui.formats.detect import import_bytes
+from memtui.formats.catalogue import import_bytes
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.session_writer import write
 from memtui.session.session import Session

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_segments import joined, stretches, within
-from memtui.formats.detect import import_bytes
+from memtui.formats.catalogue import import_bytes
 from memtui.formats.input_file import Input
 from memtui.formats.safe_pickle import load_pickle
 from memtui.session.file_format import SessionError
@@ -240,7 +240,7 @@ def test_a_folder_of_logs_is_a_session_each_and_a_bad_one_a_line(capsys):
 )
 def test_names_that_are_too_long_for_a_session_are_cut_with_a_word(log, form, capsys, monkeypatch):
     """They were written, and no reader took them."""
-    monkeypatch.setattr("memtui.session.records.allocations.MAX_NAMES_BYTES", 1 << 17)
+    monkeypatch.setattr("memtui.session.tables.allocations.MAX_NAMES_BYTES", 1 << 17)
     Path("x.log").write_bytes(log.encode() if isinstance(log, str) else log)
     code, out, err = run(capsys, "import", "x.log", "-o", "s.memtui")
     assert (code, out.partition(", ")[0]) == (0, f"s.memtui: {form}")
@@ -258,7 +258,7 @@ def test_names_that_are_too_long_for_a_session_are_cut_with_a_word(log, form, ca
 
 
 def test_more_names_than_a_session_may_have_are_refused(capsys, monkeypatch):
-    monkeypatch.setattr("memtui.session.records.allocations.MAX_NAMES_BYTES", 1 << 12)
+    monkeypatch.setattr("memtui.session.tables.allocations.MAX_NAMES_BYTES", 1 << 12)
     Path("x.log").write_text("".join(f"{n} {n} 1 forward/{n}_{'w' * 40}\n" for n in range(1, 201)))
     code, _, err = run(capsys, "import", "x.log", "-o", "s.memtui")
     assert (code, err.count("\n")) == (2, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memtui.core.call_stacks import Frame
-from memtui.formats.detect import import_bytes
+from memtui.formats.catalogue import import_bytes
 from memtui.formats.imported import Imported
 
 T_US = 1_790_857_026_000_000

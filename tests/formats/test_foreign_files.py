@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.formats.detect import import_file
+from memtui.formats.catalogue import import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.session_writer import write
 from memtui.session.session import Session

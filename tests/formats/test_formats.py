@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from benchmarks.large_files import MAKERS
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
-from memtui.formats.detect import import_bytes, import_file, may_be_imported
+from memtui.formats.catalogue import import_bytes, import_file, may_be_imported
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import Input
 from memtui.formats.zpp import zpp_lines
@@ -608,7 +608,7 @@ def test_too_little_memory_is_one_error(monkeypatch):
     def parse_json(_: bytes) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("memtui.formats.detect.parse_json", parse_json)
+    monkeypatch.setattr("memtui.formats.catalogue.parse_json", parse_json)
     with pytest.raises(NotImportable, match="is of more data than there is memory for"):
         import_bytes(b"[[1], [[0]]]")
 

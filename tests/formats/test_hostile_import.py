@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memtui.core.errors import UserError
-from memtui.formats.detect import import_bytes
+from memtui.formats.catalogue import import_bytes
 from memtui.formats.session_writer import write
 from memtui.reports.breakdown.inputs import read
 from memtui.reports.export import export

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.formats.detect import import_bytes
+from memtui.formats.catalogue import import_bytes
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import Input, no_number
 from memtui.formats.json_stream import JsonStream
-from memtui.session.records.imported import WALL
+from memtui.session.tables.imported import WALL
 from tests.support.memory_growth import bytes_an_event
 from tests.support.pieces import InPieces
 

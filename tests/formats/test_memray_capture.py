@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from memtui.formats import memray_capture, reading
-from memtui.formats.detect import import_bytes, import_file, may_be_imported
+from memtui.formats.catalogue import import_bytes, import_file, may_be_imported
 from memtui.formats.imported import NotImportable
 from memtui.formats.session_writer import write
 from memtui.session.session import Session

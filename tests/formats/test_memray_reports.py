@@ -9,7 +9,7 @@ import pytest
 
 from memtui.analysis.stack_capture import call_text
 from memtui.core import call_stacks
-from memtui.formats.detect import import_bytes
+from memtui.formats.catalogue import import_bytes
 from memtui.formats.imported import NotImportable
 
 CSV = (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.large_files import MAKERS
 from memtui.formats import reading
-from memtui.formats.detect import import_file
+from memtui.formats.catalogue import import_file
 from memtui.formats.reading import MOST_POINTS, ReadingProgress, Usage
 
 

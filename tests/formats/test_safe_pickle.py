@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.large_files import write_snapshot
-from memtui.formats.detect import import_bytes
+from memtui.formats.catalogue import import_bytes
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import Input
 from memtui.formats.safe_pickle import load_pickle

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
-from memtui.formats.detect import import_file
+from memtui.formats.catalogue import import_file
 from tests.support.recordings import HISTORIES, recording, unpacked
 
 pytest.importorskip("torch")

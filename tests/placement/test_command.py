@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import memtui
 from memtui.cli.main import main
+from memtui.core.errors import UserError
 from memtui.core.json_fields import to_json
 from memtui.core.options import PLACE
 from memtui.placement import text
@@ -19,8 +21,8 @@ from memtui.placement.graph import Configuration
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.run import PlanRun, lines
-from memtui.placement.solve.pareto import ParetoPoint
-from memtui.placement.solve.solver import PlanRequest, find, mode_of
+from memtui.placement.solvers.pareto import ParetoPoint
+from memtui.placement.solvers.solver import PlanRequest, find, mode_of
 from memtui.placement.store import ProfileFile
 from tests.support.placement_cases import PAGE, STATIC_CASE, SYNC_CASE, in_pages
 from tests.support.placements import SLOW
@@ -84,6 +86,20 @@ def test_solve_as_json(file: Path, capsys: Capture) -> None:
         ("t2", "dram"),
         ("t3", "dram"),
     }
+
+
+def test_a_program_gets_the_same_plan(file: Path) -> None:
+    before = file.read_bytes()
+    plan = memtui.placement.solve(file, ratio="4:5")
+    assert (plan.limit_bytes, plan.predicted_ns, plan.status) == (5 * PAGE, 45, "optimal")
+    assert replace(memtui.placement.solve(str(file), limit_bytes=5 * PAGE), solve_s=plan.solve_s) == plan
+    assert memtui.placement.solve(file, limit_bytes=5 * PAGE, formulation="first-touch").predicted_ns == 53
+    assert file.read_bytes() == before
+    for wrong in ({}, {"limit_bytes": 1, "ratio": "1:1"}, {"ratio": "1"}, {"ratio": "1:1", "formulation": "x"}):
+        with pytest.raises(ValueError, match=r"limit_bytes|ratio|formulation"):
+            memtui.placement.solve(file, **wrong)
+    with pytest.raises(UserError, match="no slow pool"):
+        memtui.placement.solve(file, ratio="1:1", slow="x")
 
 
 def test_a_plan_can_be_added_up_from_json(tmp_path: Path, capsys: Capture) -> None:

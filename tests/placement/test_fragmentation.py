@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memtui.placement.solve.fragmentation import (
+from memtui.placement.solvers.fragmentation import (
     AROUND,
     Piece,
     in_order,
@@ -15,7 +15,7 @@ from memtui.placement.solve.fragmentation import (
     pieces,
     tightened,
 )
-from memtui.placement.solve.schedule import F, S
+from memtui.placement.solvers.schedule import F, S
 
 FAST, SLOW, IN, OUT = (F, F), (S, S), (S, F), (F, S)
 

@@ -16,8 +16,8 @@ from memtui.placement.configurations import configurations
 from memtui.placement.graph import Graph
 from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.screen import PlacementApp
-from memtui.placement.solve.pareto import curve
-from memtui.placement.solve.solver import PlanRequest, find
+from memtui.placement.solvers.pareto import curve
+from memtui.placement.solvers.solver import PlanRequest, find
 from memtui.placement.store import ProfileFile
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.placement_matrix import level, ratio_text

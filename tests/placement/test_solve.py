@@ -17,14 +17,14 @@ from memtui.core.errors import UserError
 from memtui.placement.graph import Graph
 from memtui.placement.plan import ASYNC, FIRST_TOUCH, OPTIMAL, STATIC, SYNC
 from memtui.placement.profile import Pool, Profile, Samples
-from memtui.placement.solve.branch_and_bound import TooLarge, exact
-from memtui.placement.solve.first_touch import BestFit, first_touch
-from memtui.placement.solve.fragmentation import in_order, largest_first, layout_extents, pieces, tightened
-from memtui.placement.solve.limit import limit_of, parse_ratio
-from memtui.placement.solve.pareto import curve
-from memtui.placement.solve.problem import Item, Problem, check, problem_of
-from memtui.placement.solve.schedule import B, F, Path, S, after, cost, fixed_path, path_of, without_unused_copies
-from memtui.placement.solve.solver import PlanRequest, find, optimum
+from memtui.placement.solvers.branch_and_bound import TooLarge, exact
+from memtui.placement.solvers.first_touch import BestFit, first_touch
+from memtui.placement.solvers.fragmentation import in_order, largest_first, layout_extents, pieces, tightened
+from memtui.placement.solvers.limit import limit_of, parse_ratio
+from memtui.placement.solvers.pareto import curve
+from memtui.placement.solvers.problem import Item, Problem, check, problem_of
+from memtui.placement.solvers.schedule import B, F, Path, S, after, cost, fixed_path, path_of, without_unused_copies
+from memtui.placement.solvers.solver import PlanRequest, find, optimum
 from tests.support.placement_cases import STATIC_CASE, SYNC_CASE
 from tests.support.placements import SLOW, graph_of, profile_of, slow_pool, times_of
 
@@ -343,7 +343,7 @@ def test_moves_during_ops_agree_with_brute_force_where_tensors_live_long() -> No
 
 
 def test_few_moves_are_tried_first_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    from memtui.placement.solve.ilp import Program
+    from memtui.placement.solvers.ilp import Program
 
     whole, choices = Program.solve, []
 
@@ -356,8 +356,8 @@ def test_few_moves_are_tried_first_where_there_are_many(monkeypatch: pytest.Monk
     monkeypatch.setattr(Program, "solve", no_plan_from_all)
     assert first_touch_ns(case) > 60
     assert cost(case, optimum(case, ASYNC, 30, 0, first_touch(case)).paths).total_ns == first_touch_ns(case)
-    monkeypatch.setattr("memtui.placement.solve.solver.MANY", 7)
-    monkeypatch.setattr("memtui.placement.solve.solver.NEAREST", 1)
+    monkeypatch.setattr("memtui.placement.solvers.solver.MANY", 7)
+    monkeypatch.setattr("memtui.placement.solvers.solver.NEAREST", 1)
     solved = optimum(case, ASYNC, 30, 0, first_touch(case))
     assert choices == [8, 4, 8]
     assert cost(case, solved.paths).total_ns == 60
@@ -518,7 +518,7 @@ def test_curve_falls_and_ends_with_everything_fast() -> None:
 
 
 def test_bytes_that_the_solvers_tolerance_allowed_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    from memtui.placement.solve.ilp import Program
+    from memtui.placement.solvers.ilp import Program
 
     whole, limits = Program.solve, []
 
@@ -538,7 +538,7 @@ def test_bytes_that_the_solvers_tolerance_allowed_are_cut(monkeypatch: pytest.Mo
 def without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("scipy", "scipy.optimize", "scipy.sparse"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("memtui.placement.solve.milp", "memtui.placement.solve.ilp"):
+    for name in ("memtui.placement.solvers.milp", "memtui.placement.solvers.ilp"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
@@ -554,7 +554,7 @@ def test_what_needs_scipy_says_so(without_scipy: None, monkeypatch: pytest.Monke
     def too_large(*_: Any, **__: Any) -> None:
         raise TooLarge
 
-    monkeypatch.setattr("memtui.placement.solve.solver.exact", too_large)
+    monkeypatch.setattr("memtui.placement.solvers.solver.exact", too_large)
     with pytest.raises(UserError, match=r"too large .* pip install 'memtui\[place\]'"):
         find(STATIC_CASE, PlanRequest(5, page_bytes=1))
 

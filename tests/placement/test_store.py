@@ -21,7 +21,7 @@ from memtui.core.errors import UserError
 from memtui.placement.file_header import is_profile
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Profile, Samples
-from memtui.placement.solve.pareto import ParetoPoint
+from memtui.placement.solvers.pareto import ParetoPoint
 from memtui.placement.store import ProfileFile
 from tests.support.placement_profiles import CASE, written
 from tests.support.placements import SLOW, plans, profiles, slow_pool

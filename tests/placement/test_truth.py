@@ -9,7 +9,7 @@ import pytest
 from memtui.placement.configurations import pair_configurations
 from memtui.placement.plan import FIRST_TOUCH, STATIC, SYNC
 from memtui.placement.profile import ISOLATED, Pool, Profile, Samples
-from memtui.placement.solve.solver import PlanRequest, find
+from memtui.placement.solvers.solver import PlanRequest, find
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("scipy")

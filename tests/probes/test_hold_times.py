@@ -280,9 +280,11 @@ def test_threads_that_stop_late_do_not_make_the_pause_longer(held, together, mon
             "paused_together",
             lambda pids, within_s: deadlines.append(within_s) or pause(pids, within_s),
         )
-        for _ in range(2):
+        for _ in range(10):  # on a busy machine threads do not always stop, and then no time is learnt
             assert isinstance(reader.read(both, want_resident=False)[0], Reading)
-    assert [deadline for deadline in deadlines if deadline < 0.095], deadlines
+            if min(deadlines) < 0.095:
+                break
+    assert min(deadlines) < 0.095, deadlines
     assert deadlines[0] > 0.095, "nothing is known yet of how long reading takes"
 
 

@@ -52,7 +52,7 @@ def test_own_maps_are_sorted_and_disjoint():
 def test_stat_of_a_name_with_brackets_and_spaces(tmp_path):
     write_process(tmp_path, 7, "a) S 1 (b", 3, 99, flags=0x00200040)
     stat = read_stat(7, tmp_path)
-    assert (stat.state, stat.parent_pid, stat.start_ticks) == ("S", 3, 99)
+    assert (stat.name, stat.state, stat.parent_pid, stat.start_ticks) == ("a) S 1 (b", "S", 3, 99)
     assert (stat.minor_faults, stat.major_faults, stat.kernel_thread) == (11, 13, True)
 
 
@@ -97,6 +97,39 @@ def test_tree_follows_births_deaths_and_reused_pids(tmp_path, monkeypatch):
     (tmp_path / "10" / "stat").unlink()
     with pytest.raises(ProcessLookupError):
         tree.refresh()
+
+
+def test_workers_of_a_data_loader_are_told_by_the_name_of_their_thread(tmp_path, monkeypatch):
+    monkeypatch.setattr("memtui.probes.process_tree.command_of", lambda pid: "python train.py")
+    write_process(tmp_path, 10, "pt_data_worker", 1, 100, children=(11, 12))
+    write_process(tmp_path, 11, "python", 10, 101)
+    write_process(tmp_path, 12, "pt_data_worker", 10, 102)
+    new, _ = ProcessTree(10, proc=tmp_path).refresh()
+    assert [process.role for process in new] == ["target", "child", "loader"]
+
+
+_LOADER = """
+import sys
+from torch.utils.data import DataLoader
+if __name__ == "__main__":
+    batches = iter(DataLoader(range(100), num_workers=2))
+    next(batches)
+    print("up", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_real_workers_of_a_data_loader():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
+        pytest.skip("this PyTorch does not name its workers (2.6 does)")
+    argv = [sys.executable, "-c", _LOADER]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"up\n"
+        new, _ = ProcessTree(child.pid).refresh()
+        assert sorted(process.role for process in new) == ["loader", "loader", "target"]
+        child.communicate()
 
 
 def test_real_children_usage_and_command():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -147,6 +149,30 @@ def test_a_process_alone_is_not_asked(tmp_path):
     probe.poll([1])
     assert probe.of(1).pss_bytes is None
     assert probe.of(1).reason == ""
+    assert probe.of(2) == Rollup(None)
+
+
+def test_of_a_process_alone_the_swap_is_read_once_a_second(tmp_path):
+    status = tmp_path / "7" / "status"
+    status.parent.mkdir()
+    status.write_text("Name:\tpython\nVmRSS:\t    8 kB\nVmSwap:\t    1234 kB\nThreads:\t1\n")
+    probe = PssProbe(proc=tmp_path)
+    probe.poll([7])
+    assert probe.of(7) == Rollup(None, swap_bytes=1234 << 10)
+    status.write_text("Name:\tpython\nVmSwap:\t    5 kB\n")
+    probe.poll([7])
+    assert probe.of(7).swap_bytes == 1234 << 10
+    probe._alone_due_ns = 0
+    probe.poll([7])
+    assert probe.of(7).swap_bytes == 5 << 10
+    status.write_text("Name:\tpython\n")  # a kernel without swap
+    probe._alone_due_ns = 0
+    probe.poll([7])
+    assert probe.of(7) == Rollup(None)
+    status.unlink()  # it ended
+    probe._alone_due_ns = 0
+    probe.poll([7])
+    assert probe.of(7) == Rollup(None)
 
 
 def test_reading_rests_for_500_times_what_it_took_and_at_least_a_second(tree):
@@ -200,7 +226,8 @@ def test_private_memory_is_read_by_mapping_where_it_changed(writer, monkeypatch)
     none, first, same, last = by_mapping
     assert none is None
     assert same is first, "2 MiB more are not worth the time"
-    assert sum(size for _, size in last) == probe.of(child).private_bytes
+    by_mapping_bytes = sum(size for _, size in last)  # of a moment later
+    assert by_mapping_bytes == pytest.approx(probe.of(child).private_bytes, abs=_MIB)
     start, grown = max(((start, size - dict(first).get(start, 0)) for start, size in last), key=lambda pair: pair[1])
     assert grown == pytest.approx(20 * _MIB, abs=_MIB)
     (mapped,) = (m for m in psutil.Process(child).memory_maps(grouped=False) if int(m.addr.split("-")[0], 16) == start)
@@ -237,6 +264,29 @@ def test_what_would_lock_mappings_for_long_is_not_read(tmp_path):
     assert probe.of(8) == Rollup(None, None, "reading it would lock its mappings for about 960 ms")
     assert probe.of(9).reason == "it ended"
     assert LONGEST_NS < 960_000_000
+
+
+def test_a_reading_that_had_to_wait_does_not_end_all_readings(tmp_path):
+    """Of the time of the last one follows how long the next one takes: waiting for a CPU is not in it."""
+    for pid in ("7", "8"):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "statm").write_text(f"1 {64 << 8} 0 0 0 0 0")  # 64 MiB
+        os.mkfifo(tmp_path / pid / "smaps_rollup")
+
+    def write_late() -> None:
+        for pid in ("7", "8") * 2:
+            with (tmp_path / pid / "smaps_rollup").open("w") as rollup:
+                time.sleep(0.3)
+                rollup.write("Rss: 9 kB\nPss:                 5 kB\n")
+
+    writer = threading.Thread(target=write_late, daemon=True)
+    writer.start()
+    probe = PssProbe(proc=tmp_path)
+    for _ in range(2):
+        probe._due_ns = 0
+        probe.poll([7, 8])
+        assert {probe.of(pid).pss_bytes for pid in (7, 8)} == {5 << 10}
+    writer.join()
 
 
 def test_without_rights_it_says_so(tmp_path, monkeypatch):

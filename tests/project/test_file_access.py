@@ -28,7 +28,7 @@ DATABASES = {
 READERS = {  # open regular files only, within a limit of size
     ("core/small_file.py", "open_regular"),
     ("core/program_log.py", "open_log"),
-    ("recording/redfish/credentials.py", "_of_netrc"),
+    ("recording/network_power/credentials.py", "_of_netrc"),
     ("recording/registry.py", "_read"),
     ("session/file_format.py", "sqlite_header"),
     ("session/file_format.py", "_tail"),

@@ -21,7 +21,7 @@ SCREEN = {"textual", "rich"}
             "parse_filter('default')",
             HEAVY | SCREEN | {"numpy", "pynvml"},
         ),
-        ("import memtui.placement.command, memtui.placement.solve.solver", HEAVY | SCREEN | {"psutil", "pynvml"}),
+        ("import memtui.placement.command, memtui.placement.solvers.solver", HEAVY | SCREEN | {"psutil", "pynvml"}),
         ("import memtui.cli.main", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
         ("import memtui.training.tune.command", HEAVY | SCREEN | {"psutil", "sqlite3", "asyncio"}),
         ("import memtui.tui.app, memtui.tui.session_app, memtui.session.session", HEAVY | {"psutil", "pynvml"}),

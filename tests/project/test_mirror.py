@@ -45,7 +45,7 @@ def imports() -> grimp.ImportGraph:
 
 
 def module_of(path: str) -> str:
-    return path.removesuffix(".py").replace("/", ".")
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def all_modules() -> list[str]:

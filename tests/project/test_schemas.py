@@ -14,7 +14,7 @@ from memtui.bench.text import to_dict
 from memtui.cli.doctor_findings import examine
 from memtui.cli.main import main
 from memtui.core.console import JSON_VERSION, as_json
-from memtui.formats.detect import import_file
+from memtui.formats.catalogue import import_file
 from memtui.formats.session_writer import write
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profiling.progress import ProfileProgress

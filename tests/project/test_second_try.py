@@ -23,6 +23,7 @@ ONCE = """
         seen.touch()
         {}
 """
+WITHOUT = ("-p", "no:hypothesispytest", "-p", "no:asyncio")  # they take longer to load than the tests
 IMPORTS = "import os, pathlib, signal, pytest"
 
 
@@ -37,7 +38,7 @@ def gate(tmp_path, monkeypatch, capsys):
             lines += ["@pytest.mark.parametrize('at', ['a@b'])", f"def test_{name}(at):", body]
         (tmp_path / "test_it.py").write_text("\n".join(lines))
         (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    real_clock: races\n")
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "2"]
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *WITHOUT]
         status = subprocess.run(command, capture_output=True, check=False).returncode
         code = second_try.main([str(status)])
         tries = recorded(capsys.readouterr().out, passed=code == 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memtui.recording.redfish.address import Address, is_path, parse_address
+from memtui.recording.network_power.address import Address, is_path, parse_address
 from tests.support.cli import memtui
 
 

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from memtui.core.samples import Status
-from memtui.recording.redfish.address import parse_address
-from memtui.recording.redfish.connection import Connection, NoAnswer, Unreachable
-from memtui.recording.redfish.credentials import Credentials
+from memtui.recording.network_power.address import parse_address
+from memtui.recording.network_power.connection import Connection, NoAnswer, Unreachable
+from memtui.recording.network_power.credentials import Credentials
 from tests.support.redfish_service import PASSWORD, USER, instances_of, make_certificate, openbmc, serving, unused_port
 
 CREDENTIALS = Credentials(USER, PASSWORD)

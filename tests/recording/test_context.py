@@ -13,6 +13,8 @@ import pytest
 
 import memtui
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 PROGRAM = """

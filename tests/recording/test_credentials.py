@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from memtui.recording.redfish.credentials import Credentials, NoCredentials, credentials_for
+from memtui.recording.network_power.credentials import Credentials, NoCredentials, credentials_for
 
 ENTRY = "machine bmc.example login root password calvin-4711\n"
 

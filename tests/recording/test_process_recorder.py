@@ -18,13 +18,10 @@ from memtui.recording.recorder.process_recorder import ObservedProcess
 from memtui.session.blobs import UNKNOWN_BYTES, decode_burst, decode_pairs, decode_reuse, decode_touch_sum
 from memtui.session.columns import columns_of
 from memtui.session.file_format import row_id
-from memtui.session.records.reuse import ReuseBurstRecord, ReuseRecord
-from memtui.session.schema import (
-    TABLES,
-    PageSetRecord,
-    ProcessSampleRecord,
-    ResidentSetRecord,
-    TouchSumRecord,
+from memtui.session.schema import TABLES, selection
+from memtui.session.tables.reuse import ReuseBurstRecord, ReuseRecord
+from memtui.session.tables.samples import PageSetRecord, ProcessSampleRecord, ResidentSetRecord, TouchSumRecord
+from memtui.session.tables.vmas import (
     VmaAliasRecord,
     VmaPrivateRecord,
     VmaRecord,
@@ -32,7 +29,6 @@ from memtui.session.schema import (
     VmaSharedRecord,
     VmaStateRecord,
     VmaWssRecord,
-    selection,
 )
 from memtui.session.writer import SessionWriter
 

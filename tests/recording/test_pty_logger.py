@@ -18,6 +18,8 @@ from memtui.recording.supervisor.program import Adopted, start_apart
 from memtui.recording.supervisor.pty_logger import Log
 from tests.support.live import gone, wait_until
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 SECONDS = 20
 
 

@@ -27,6 +27,8 @@ from tests.support.folders import names_in
 from tests.support.hostile_sessions import SAMPLES, small_stream
 from tests.support.session_faults import contents
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 EARLY = 5  # windows that are committed before the others are sent
 ONCE, FOR_EVER = False, True
 

@@ -36,6 +36,8 @@ from tests.support.live import (
 )
 from tests.support.schemas import check
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 TRACKER = ("--tracker", "rss")  # these tests are about recordings, and not about what they measure
 
 

@@ -24,7 +24,7 @@ from memtui.core.samples import ProcessWindow
 from memtui.probes.pages import accessed_bit_cost
 from memtui.probes.pages.accessed_bit_cost import measure_set_cost
 from memtui.recording.sampler.slowdown_estimate import Before, Machine, estimate, pages_set_again
-from memtui.session.sample_table import SampleTable
+from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
 from tests.support.budgets import budgeted
 from tests.support.cli import memtui
@@ -174,7 +174,7 @@ while True:
 """
 
 
-def _late(samples: SampleTable) -> np.ndarray:
+def _late(samples: SampleArrays) -> np.ndarray:
     """Which windows ended after the tenth second: each is paid for by the interval that follows it."""
     return samples.end_ns >= samples.start_ns[0] + 10 * 10**9
 

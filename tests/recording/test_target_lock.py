@@ -23,6 +23,8 @@ from tests.support.live import gone, needs_root, part, pattern, pattern_argv, ru
 from tests.support.terminals import Terminal
 from tests.support.users import temporary_user
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 SAMPLER = "memtui.recording.sampler"
 TRACKER = ("--tracker", "rss")  # these tests are about recordings, and not about what they measure
 RANK = str(10_000 + os.getpid() % 900_000)  # that no other test has

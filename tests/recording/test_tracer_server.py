@@ -21,7 +21,10 @@ from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session.columns import columns_of
 from memtui.session.file_format import SessionError
-from memtui.session.records.allocations import (
+from memtui.session.session import Session
+from memtui.session.tables.allocations import (
+    AllocationStepColumns,
+    AllocationStepRecord,
     RecordedStep,
     decode_step,
     peak_record,
@@ -29,8 +32,6 @@ from memtui.session.records.allocations import (
     step_record,
     trace_of,
 )
-from memtui.session.schema import AllocationStepColumns, AllocationStepRecord
-from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters.markers import TickLog
 from tests.support import sessions

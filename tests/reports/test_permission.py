@@ -15,7 +15,7 @@ from memtui.reports.redact import RedactedSource
 from memtui.reports.source import ReportSource, Source
 from memtui.session.columns import columns_of
 from memtui.session.process_reader import ProcessReader
-from memtui.session.schema import ProcessSampleRecord
+from memtui.session.tables.samples import ProcessSampleRecord
 from tests.support import sessions
 
 

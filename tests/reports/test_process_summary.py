@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 def row(sample: int, process: int = 1, **sizes) -> dict:
     """A window of 100 ns."""
-    unknown = dict.fromkeys(("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes"))
+    unknown = dict.fromkeys(("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes", "private_bytes", "swap_bytes"))
     return {"sample": sample, "process": process, "end_ns": 100 * sample + 100, **unknown, **sizes}
 
 
@@ -84,8 +84,8 @@ def test_windows_of_unknown_use_leave_a_reason():
 
 FULL = ProcessSummary(
     pid=41, role="target", generation=0, command="python a.py", wss_bytes=2 * MIB, shared_bytes=MIB,
-    rss_bytes=8 * MIB, pss_bytes=4 * MIB, gpu_bytes=16 * MIB, gpu_max_bytes=32 * MIB, gpu_reason="",
-    gpus_used=1.9, gpus_used_reason="",
+    rss_bytes=8 * MIB, pss_bytes=4 * MIB, private_bytes=None, swap_bytes=0, gpu_bytes=16 * MIB,
+    gpu_max_bytes=32 * MIB, gpu_reason="", gpus_used=1.9, gpus_used_reason="",
 )  # fmt: skip
 
 
@@ -99,6 +99,9 @@ def test_a_line_of_a_process_alone_and_of_one_among_others():
     assert both == [
         alone.replace("2.00 MiB,", "2.00 MiB (1.00 MiB shared),"),
         alone.replace("41 target", "42 child").replace(" (PSS 4.00 MiB)", ""),
+    ]
+    assert process_lines([replace(FULL, private_bytes=3 * MIB, swap_bytes=5 * MIB)]) == [
+        alone.replace("PSS 4.00 MiB)", "PSS 4.00 MiB, USS 3.00 MiB), swapped out 5.00 MiB")
     ]
 
 

@@ -18,7 +18,7 @@ import pytest
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.samples import End, Event, GpuMemory, GpuUse, Power, PowerReading, Process, ProcessWindow, Window
 from memtui.core.tracer_messages import LearningProgress, TrainingProgress
-from memtui.formats.detect import import_bytes, import_file
+from memtui.formats.catalogue import import_bytes, import_file
 from memtui.formats.imported import NotImportable
 from memtui.formats.session_writer import write
 from memtui.formats.timeline import Counter, Instant, Slice

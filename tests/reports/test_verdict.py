@@ -16,7 +16,7 @@ from memtui.cli.main import main
 from memtui.core.samples import MemoryLimit
 from memtui.reports.redact import open_source
 from memtui.reports.source import Source
-from memtui.reports.verdict import leak, out_of_memory, recording_cost, thrashing, unsharing, untouched
+from memtui.reports.verdict import leak, out_of_memory, recording_cost, swap, thrashing, unsharing, untouched
 from memtui.reports.verdict.recent import Check, Recent
 from memtui.reports.verdict.verdict import RULES, Verdict, finding_forms, last_verdict, verdict_at, verdict_lines
 from memtui.session.vma_row import VmaRow
@@ -150,9 +150,18 @@ def test_workers_that_copy_what_they_shared_are_found(tmp_path):
     assert finding.sentence.endswith("9.00 MiB/s, 765 MiB in the last 85 s.")
     assert "numpy array" in finding.action
     assert finding.evidence[:2] == (  # by mapping it is read less often
-        "pid 4245: 20.0 MiB to 360 MiB of its own (300 MiB in [heap])",
+        "pid 4243: 20.0 MiB to 360 MiB of its own (300 MiB in [heap])",
         "pid 4244: 20.0 MiB to 360 MiB of its own (300 MiB in [heap])",
     )
+    with closing(open_source(path, redact=True)) as source:
+        assert last_verdict(source).findings[0].short == finding.short
+
+
+def test_workers_of_a_data_loader_are_named_as_such(tmp_path):
+    path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, role="loader RANK=0")
+    finding = checks_of(path)["unsharing"].finding
+    assert finding.short == "Its DataLoader workers stop sharing memory: they copy 9.00 MiB/s."
+    assert finding.evidence[0].startswith("pid 4243 (DataLoader worker): 20.0 MiB to 360 MiB of its own")
     with closing(open_source(path, redact=True)) as source:
         assert last_verdict(source).findings[0].short == finding.short
 
@@ -187,7 +196,7 @@ def test_readings_between_windows_are_enough(tmp_path):
     assert rules_found(path) == ["unsharing"]
     finding = checks_of(path)["unsharing"].finding
     assert finding.short == "Its processes stop sharing memory: they copy 9.00 MiB/s."
-    assert finding.evidence[0] == "pid 4245: 20.0 MiB to 260 MiB of its own (240 MiB in [heap])"
+    assert finding.evidence[0] == "pid 4243: 20.0 MiB to 260 MiB of its own (240 MiB in [heap])"
     fewer = tree_of(
         tmp_path / "t.memtui",
         lambda n: 0,
@@ -356,6 +365,70 @@ def test_faults_that_are_not_known(tmp_path):
     ].measured
 
 
+def test_what_comes_back_from_swap_is_no_leak(tmp_path):
+    """It was there before, and the working set may stay as it is."""
+    grows = session_of(tmp_path / "a.memtui", lambda n: (20, 300 + n, 30), swapped=lambda n: 800 * MIB)
+    assert checks_of(grows)["leak"].finding is not None
+    returns = session_of(tmp_path / "b.memtui", lambda n: (20, 300 + n, 30), swapped=lambda n: 800 * MIB - n * MIB)
+    check = checks_of(returns)["leak"]
+    assert check.finding is None
+    assert check.looked_at.endswith("as memory comes back from swap")
+
+
+def half_full(n: int) -> MemoryLimit:
+    return MemoryLimit((START_S + n) * S, "/job", 2 * GIB, GIB, 100 * MIB, 0)
+
+
+def test_pages_that_come_back_from_swap_with_memory_left(tmp_path):
+    def swapped(n: int) -> int:
+        return 800 * MIB - n * 4 * MIB  # 1,024 pages a second
+
+    path = session_of(tmp_path / "s.memtui", steady, faults=lambda n: 200 * n, swapped=swapped, limit=half_full)
+    assert rules_found(path) == ["swap"]
+    finding = checks_of(path)["swap"].finding
+    assert finding.sentence == (
+        "It waits for 200 pages a second to come back from swap, with memory left: 444 MiB of it are still swapped "
+        "out, and 1.10 GiB are free."
+    )
+    assert finding.evidence[0] == "in swap: 684 MiB, and 444 MiB 60 s later"
+    assert len(finding.short) < 80
+    full_one = session_of(tmp_path / "f.memtui", steady, faults=lambda n: 200 * n, swapped=swapped, limit=full)
+    assert rules_found(full_one) == ["thrashing"], "more memory is what helps there"
+    assert "while memory is full" in checks_of(full_one)["swap"].looked_at
+
+
+@pytest.mark.parametrize(
+    ("swapped", "faults", "text"),
+    [
+        (
+            lambda n: 800 * MIB,
+            lambda n: 200 * n,
+            "what it reads does not come from there",
+        ),  # a file, for the first time
+        (lambda n: 800 * MIB, lambda n: 0, "memory in swap: 800 MiB"),  # nobody wants it back
+        (lambda n: 800 * MIB - n * MIB, lambda n: 10 * n, "memory in swap: 711 MiB"),  # seldom
+        (lambda n: 0, lambda n: 0, "memory in swap: 0 B"),
+    ],
+)
+def test_memory_in_swap_that_nobody_waits_for(tmp_path, swapped, faults, text):
+    path = session_of(tmp_path / "s.memtui", steady, faults=faults, swapped=swapped, limit=half_full)
+    check = checks_of(path)["swap"]
+    assert check.measured
+    assert check.finding is None
+    assert check.looked_at.endswith(text)
+
+
+def test_swap_that_was_not_read_and_a_limit_that_is_not_known(tmp_path):
+    assert checks_of(session_of(tmp_path / "a.memtui", steady))["swap"] == Check(
+        "swap", "memory in swap: not read", measured=False
+    )
+    back = session_of(
+        tmp_path / "b.memtui", steady, faults=lambda n: 200 * n, swapped=lambda n: 800 * MIB - n * 4 * MIB
+    )
+    check = checks_of(back)["swap"]
+    assert (check.measured, check.finding) == (False, None)
+
+
 # What watching costs
 
 
@@ -395,6 +468,7 @@ def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
     assert [check["rule"] for check in verdict["checks"]] == [
         "oom",
         "thrashing",
+        "swap",
         "leak",
         "unsharing",
         "untouched",
@@ -449,7 +523,7 @@ def test_only_the_last_ten_minutes_count(tmp_path):
 
 def test_the_guide_lists_every_rule_and_its_thresholds():
     guide = (ROOT / "docs/guide/verdicts.md").read_text()
-    modules = (out_of_memory, thrashing, leak, unsharing, untouched, recording_cost)
+    modules = (out_of_memory, thrashing, swap, leak, unsharing, untouched, recording_cost)
     assert len(modules) == len(RULES)
     for module in modules:
         assert f"`{module.RULE}`" in guide
@@ -462,6 +536,7 @@ def test_the_guide_lists_every_rule_and_its_thresholds():
         f"{unsharing.LEAST_BYTES >> 20} MiB",
         f"{thrashing.FAULTS_PER_S:.0f} pages a second",
         f"{thrashing.FULL_SHARE:.0%}".replace("%", " %"),
+        "half of what major faults read",
         f"{recording_cost.MOST_TIMES} times",
         f"{memory_growth.LONGEST_S / 60:.0f} minutes",
         f"{memory_growth.SHORTEST_S:.0f} s",

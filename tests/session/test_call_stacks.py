@@ -8,12 +8,12 @@ from contextlib import closing
 import pytest
 
 from memtui.analysis import trace_segments
-from memtui.formats.detect import import_bytes
+from memtui.formats.catalogue import import_bytes
 from memtui.formats.session_writer import in_range, write
 from memtui.reports.redact import RedactedSource
 from memtui.session.file_format import SessionError
-from memtui.session.records import call_stacks
 from memtui.session.session import Session
+from memtui.session.tables import call_stacks
 from tests.support.stacked_snapshot import CALLS, FREE, MAIN, imported
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from memtui.session.blobs import pack
-from memtui.session.records import captures
-from memtui.session.records.captures import capture_records, decode_capture
 from memtui.session.session import Session
+from memtui.session.tables import captures
+from memtui.session.tables.captures import capture_records, decode_capture
 from tests.support.sessions import messages, write_session
 from tests.support.stack_captures import same, small_capture
 

@@ -8,7 +8,9 @@ import pytest
 
 from memtui.core.samples import Event, PowerReading
 from memtui.session.file_format import OLDEST_VERSION, SCHEMA_VERSION, missing_columns, schema
-from memtui.session.schema import TABLES, ProcessSampleRecord, VmaStateRecord, insertion, selection
+from memtui.session.schema import TABLES, insertion, selection
+from memtui.session.tables.samples import ProcessSampleRecord
+from memtui.session.tables.vmas import VmaStateRecord
 from tests.support.declared_tables import declared, in_schema
 
 

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.conftest import LONG
 from tests.support import fault_library
 
 STRIDE = 1 if LONG else 101  # a prime number, so that each kind of call is met at all places in time
+PROCESSES = os.cpu_count() or 1 if LONG else 1
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,10 @@ def faults(tmp_path_factory):
     return fault_library.build(tmp_path_factory.mktemp("faults"))
 
 
-def run(faults, folder, stride: int) -> dict:
-    argv = [sys.executable, "-m", "tests.support.session_faults", folder, str(stride)]
+def run(faults, folder, first: int) -> dict:
+    """Run every case of one process; the cases are dealt out in turn."""
+    folder.mkdir()
+    argv = [sys.executable, "-m", "tests.support.session_faults", folder, str(STRIDE * PROCESSES), str(STRIDE * first)]
     environment = os.environ | {"LD_PRELOAD": str(faults)}
     done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     print(done.stdout)  # figures for docs/internals/measurements.md
@@ -35,9 +39,11 @@ def run(faults, folder, stride: int) -> dict:
 
 
 def test_what_is_read_was_written_whole(faults, tmp_path):
-    result = run(faults, tmp_path, STRIDE)
-    assert result["wrong"] == []
-    assert min(result["calls"].values()) > 0, "every kind of call is made"
-    assert result["calls"]["write"] > 100
-    outcomes = sum(map(Counter, result["outcomes"].values()), Counter())
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        results = list(pool.map(lambda first: run(faults, tmp_path / str(first), first), range(PROCESSES)))
+    assert [result["wrong"] for result in results] == [[]] * PROCESSES
+    calls = results[0]["calls"]
+    assert min(calls.values()) > 0, "every kind of call is made"
+    assert calls["write"] > 100
+    outcomes = sum((Counter(counts) for result in results for counts in result["outcomes"].values()), Counter())
     assert min(outcomes[kind] for kind in ("whole", "in part", "not at all")) > 0

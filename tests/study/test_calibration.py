@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from hypothesis import given, settings
@@ -21,14 +22,17 @@ from hypothesis import strategies as st
 
 from memtui.analysis.slowdown import Block, count_in, doubts, slow_down
 from memtui.core.errors import UserError
+from memtui.core.page_set import PageSet
 from memtui.core.procfs import read_stat
-from memtui.core.samples import Options
+from memtui.core.samples import Options, Process, ProcessWindow, Window
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
-from memtui.study.calibration import Blocks, CalibrationPlan
+from memtui.study.calibration import Blocks, CalibrationPlan, _result
 from memtui.study.progress_counters import Bytes, LastNumber, Lines, Steps, open_counter, parse_counter, steps_in
+from tests.support import sessions
 from tests.support.cli import memtui
 from tests.support.live import TRACKER
+from tests.support.sessions import MS, write_session
 
 FAST = ("--interval", 0.1, *TRACKER)
 
@@ -189,6 +193,26 @@ def printing(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.slow
+def test_windows_further_apart_than_half_a_block_have_an_estimate(tmp_path):
+    """As a budget spaces them: of 8 s with one window that cost 40 ms, 20 of them held, 0.5 and 0.25 % are lost."""
+    second = 10**9
+    stream = [sessions.hello(), Process(1, 4242, 1, 777, 0, "python train.py", "target")]
+    for sample, end_ns in enumerate((5 * second, 14 * second, 25 * second)):  # the second one while it is left alone
+        window = ProcessWindow(1, end_ns - second, end_ns, paused_ns=20 * MS, pages=PageSet.empty())
+        stream.append(Window(sample, end_ns - second, end_ns, second, 0, (window,), lost_ns=40 * MS))
+    path = write_session(tmp_path / "s.memtui", stream)
+    plan = CalibrationPlan(4242, Options(second), "steps", "", 2, 8.0)
+    blocks = Blocks(plan, lambda on: None, 0.0, random.Random(7))
+    spans = ((0, True, 0.0, 8.0), (0, False, 10.0, 18.0), (1, False, 10.0, 18.0), (1, True, 20.0, 28.0))
+    blocks.spans.extend(spans)
+    counter = Lines.__new__(Lines)
+    counter.what, counter.times_s, counter.values = "steps", np.arange(0, 30, 0.1), np.arange(300.0)
+    overhead = _result(plan, "python", path, counter, blocks, "done")["overhead"]
+    assert overhead["lost_fraction"] == pytest.approx(2 * 0.04 / 16)
+    assert overhead["paused_fraction"] == pytest.approx(2 * 0.02 / 16)
+    assert overhead["self_cpu_fraction"] is None, "no block has two windows"
+
+
 def test_a_real_training_is_calibrated(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with printing(tmp_path / "log", *TRAINING.split()) as target:

@@ -31,6 +31,8 @@ from tests.support.study_reports import assert_harmless
 from tests.support.study_runs import STEPS, await_none, needs_figures, running
 from tests.support.users import temporary_user
 
+pytestmark = pytest.mark.real_clock(alone=False)
+
 
 @pytest.fixture
 def program(tmp_path) -> list[str]:

@@ -53,13 +53,14 @@ def session_of(
     windows: int = 90,
     apart_s: float = 1.0,
     faults: Callable[[int], int | None] = lambda n: 0,
+    swapped: Callable[[int], int | None] = lambda n: None,
     lost_share: float | None = 0.005,
     limit: Callable[[int], MemoryLimit] | None = None,
     age_s: int = 600,
     max_overhead_ppm: int | None = 10_000,
     tracked: bool = True,
 ) -> Path:
-    """Record a program by windows; ``age_s``: how old it is at the start."""
+    """Record a program by windows; ``age_s``: how old it is at the start; ``swapped``: bytes."""
 
     def stream():
         options = Options(round(apart_s * S), max_overhead_ppm=max_overhead_ppm)
@@ -86,6 +87,7 @@ def session_of(
                 resident=pages(there) if n % 10 == 0 or n == windows - 1 else None,
                 rss_bytes=sum(there) * MIB,
                 major_faults=faults(n),
+                swap_bytes=swapped(n),
             )
             lost_ns = None if lost_share is None else round(lost_share * apart_s * S)
             yield Window(n, begin_ns, end_ns, round(apart_s * S), 0, (window,), lost_ns=lost_ns)
@@ -118,6 +120,7 @@ def tree_of(
     own: Callable[[int], int] = lambda n: 20,
     use_every: int | None = None,
     window_every: int = 1,
+    role: str = "child",
 ) -> Path:
     """Record a parent and forked workers, each of which copied so many MiB of what they share by a window.
 
@@ -133,8 +136,8 @@ def tree_of(
             begin_ns = (START_S + n) * S
             while begun <= workers(n):
                 begun += 1
-                parent, role = (1, "target") if begun == 1 else (4242, "child")
-                yield Process(begun, 4241 + begun, parent, 777, 0, "python train.py", role)
+                parent, its_role = (1, "target") if begun == 1 else (4242, role)
+                yield Process(begun, 4241 + begun, parent, 777, 0, "python train.py", its_role)
                 yield VmaTable(begun, n, VMAS)
             keys = range(1, workers(n) + 2)
             copied = private(n) * MIB

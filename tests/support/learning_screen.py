@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from memtui.core.tracer_messages import LearningProgress
-from memtui.session.records.learning import About, about_text
+from memtui.session.tables.learning import About, about_text
 from tests.support.training_screen import told as tensors
 
 SECOND = 1_000_000_000

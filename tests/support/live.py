@@ -33,7 +33,7 @@ TRACKER = ("--tracker", "auto" if os.geteuid() == 0 else "rss")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def wait_until(condition: Callable[[], Found], seconds: float = 20, every_s: float = 0.001) -> Found:
+def wait_until(condition: Callable[[], Found], seconds: float = 60, every_s: float = 0.001) -> Found:
     """Ask until there is an answer, and return it."""
     end = time.monotonic() + seconds
     while not (found := condition()):
@@ -106,7 +106,7 @@ def start(*words: object, **more: Any) -> subprocess.Popen[str]:
 
 def part(of: int, module: str) -> psutil.Process:
     """The sampler or recorder of a running memtui, once its program has started; not the sudo around it."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for child in psutil.Process(of).children(recursive=True):
             try:
@@ -118,7 +118,7 @@ def part(of: int, module: str) -> psutil.Process:
     raise AssertionError(f"{module} did not start")
 
 
-def wait_for_samples(path: Path, count: int, seconds: float = 20) -> Session:
+def wait_for_samples(path: Path, count: int, seconds: float = 60) -> Session:
     """A reader of a growing session once it holds that many samples."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

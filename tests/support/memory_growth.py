@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-from memtui.formats.detect import import_file
+from memtui.formats.catalogue import import_file
 
 
 def bytes_an_event(write: Callable[[int], Path], few: int, many: int) -> float:

@@ -50,7 +50,7 @@ class VforkParent:
             [sys.executable, "-c", _VFORK, str(self._fifo), kind], stdout=subprocess.PIPE, text=True
         )
         self.pid = self.process.pid
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
         # Waiting for the disk while it starts looks the same, but has no child.
         while state(self.pid) != "D" or not children.read_text():

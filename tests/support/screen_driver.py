@@ -29,13 +29,13 @@ class Driver:
     def text(self) -> str:
         return screen_text(self.app)
 
-    async def until(self, test, seconds: float = 5.0) -> None:
+    async def until(self, test, seconds: float = 30.0) -> None:
         deadline = time.monotonic() + seconds
         while not test():
             assert time.monotonic() < deadline, f"it did not come:\n{self.text}"
             await self.pilot.pause(0.02)
 
-    async def settle(self, seconds: float = 20.0) -> None:
+    async def settle(self, seconds: float = 60.0) -> None:
         """Wait until all page sets in sight are decoded and drawn."""
         deadline, seen, calm = time.monotonic() + seconds, "", 0
         while calm < 4:

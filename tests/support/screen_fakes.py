@@ -236,6 +236,8 @@ class FakeSession:
                 "pss_bytes": PSS_BYTES if self.children else None,
                 "pss_ns": ORIGIN_NS + n * STEP_NS + 200_000_000 if self.children else None,
                 "pss_reason": "",
+                "private_bytes": PSS_BYTES // 2 if self.children else None,
+                "swap_bytes": 0,
                 "minor_faults": 0,
                 "major_faults": 0,
                 "faulted_in_bytes": None,

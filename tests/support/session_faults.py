@@ -1,8 +1,9 @@
 """Writes a session again and again, each time with another call of SQLite's that fails, and reads what there is then.
 
-Run as ``LD_PRELOAD=faults.so python -m tests.support.session_faults FOLDER STRIDE``. Prints JSON: how many calls of
-each kind a whole session makes, how many of the sessions with a fault in such a call were read whole, in part or not at
-all, and what was wrong. Says on standard error how far it is: with all calls it takes long.
+Run as ``LD_PRELOAD=faults.so python -m tests.support.session_faults FOLDER STRIDE [FIRST]``: every STRIDEth case from
+the FIRSTth, which is 0 unless given. Prints JSON: how many calls of each kind a whole session makes, how many of the
+sessions with a fault in such a call were read whole, in part or not at all, and what was wrong. Says on standard error
+how far it is: with all calls it takes long.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError, row_ids
-from memtui.session.records.reuse import ReuseRecord
-from memtui.session.schema import PageSetRecord, ProcessSampleRecord, VmaRssRecord, VmaSharedRecord, VmaWssRecord
 from memtui.session.session import Session
+from memtui.session.tables.reuse import ReuseRecord
+from memtui.session.tables.samples import PageSetRecord, ProcessSampleRecord
+from memtui.session.tables.vmas import VmaRssRecord, VmaSharedRecord, VmaWssRecord
 from memtui.session.writer import SessionWriter
 from tests.support import fault_calls
 from tests.support.hostile_sessions import small_stream
@@ -87,7 +89,7 @@ def contents(path: Path, *, torn: bool = False) -> list[list[Any]]:
         reader.close()
 
 
-def main(folder: Path, stride: int) -> None:
+def main(folder: Path, stride: int, first: int = 0) -> None:
     committed = mmap.mmap(-1, mmap.PAGESIZE)
     whole = folder / "whole.memtui"
     fault_calls.begin(None)
@@ -99,7 +101,7 @@ def main(folder: Path, stride: int) -> None:
     # Allocations are most of them, and most of those create tables: they come last.
     kinds = sorted(fault_calls.KINDS, key=lambda kind: calls[kind])
     cases = [(kind, at, ever, cut) for kind in kinds for at in range(calls[kind], 0, -1) for ever in (0, 1)
-             for cut in ((0, 1) if kind == "write" else (0,))][::stride]  # fmt: skip
+             for cut in ((0, 1) if kind == "write" else (0,))][first::stride]  # fmt: skip
     for count, case in enumerate(cases):
         if count % PROGRESS == PROGRESS - 1:
             print(f"{count} of {len(cases)}: {json.dumps(outcomes)} {wrong}", file=sys.stderr, flush=True)
@@ -137,4 +139,4 @@ def main(folder: Path, stride: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -10,7 +10,7 @@ from memtui.core.samples import Options
 from memtui.formats.imported import Imported, Part
 from memtui.formats.join import write_joined
 from memtui.formats.memray_capture import trace_of
-from memtui.session.records.imported import ImportedFrom
+from memtui.session.tables.imported import ImportedFrom
 from tests.support.sessions import hello, messages, write_session
 
 MAIN, STEP, MAKE = Frame("main", "/x/train.py", 3), Frame("step", "/x/train.py", 9), Frame("make", "/x/model.py", 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 from memtui.core.call_stacks import Frame
-from memtui.formats.detect import import_bytes
+from memtui.formats.catalogue import import_bytes
 from memtui.formats.imported import Imported
 
 CALLS = (

@@ -188,7 +188,7 @@ def wrong_values(command: str, action: argparse.Action, place: Path, rights: boo
         if command == "import":
             return [*output_files(place / "none" / "..", rights)[:1], *output_folders(place, rights)]
         return (output_folders if command in _FOLDERS else output_files)(place, rights)
-    if action.dest == "tensorboard":
+    if action.dest in ("tensorboard", "measure"):
         return output_folders(place, rights)
     if is_input(command, action):
         return inputs(place, rights)

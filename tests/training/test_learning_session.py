@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from memtui.core.tracer_messages import LearningProgress
 from memtui.recording.wire import Decoder, encode
-from memtui.session.records.learning import learning_records
 from memtui.session.session import Session
+from memtui.session.tables.learning import learning_records
 from memtui.training.learning_curve import Curve, Point
 from tests.support import sessions
 

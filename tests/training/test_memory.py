@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from memtui.analysis.peak_segment import peak_of, representative_step  # noqa: E402
 from memtui.core.tracer_messages import AllocationStep, TensorRanges  # noqa: E402
 from memtui.recording.tracer import manual_backward, torch_private, tracer  # noqa: E402
-from memtui.session.records.allocations import trace_of  # noqa: E402
+from memtui.session.tables.allocations import trace_of  # noqa: E402
 from memtui.training.network_specs import layers_of  # noqa: E402
 from memtui.training.torch.iteration import Iteration  # noqa: E402
 from memtui.training.torch.loss_functions import SoftmaxCrossEntropy  # noqa: E402

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.formats.detect import import_file
+from memtui.formats.catalogue import import_file
 from memtui.formats.session_writer import write
 from memtui.session.session import Session
 from memtui.tui.session_app import MemtuiApp

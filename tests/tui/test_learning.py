@@ -14,9 +14,9 @@ from memtui.reports.comparison.model import change_text
 from memtui.reports.comparison.text import read
 from memtui.reports.comparison.training import with_distinct_titles
 from memtui.reports.redact import open_source
-from memtui.session.records.allocations import trace_of
-from memtui.session.records.learning import About, about_text
 from memtui.session.session import Session
+from memtui.session.tables.allocations import trace_of
+from memtui.session.tables.learning import About, about_text
 from memtui.tui.screens.comparison import ComparisonApp, ComparisonScreen
 from memtui.tui.screens.training import TrainingScreen
 from memtui.widgets.line_chart import Curve, drawn, forward_fill

@@ -173,6 +173,23 @@ async def test_pss_of_a_tree_stands_beside_its_sum_of_rss():
     assert "all: sum of RSS: shared pages counted" in text
 
 
+@pytest.mark.parametrize(("width", "uss"), [(120, False), (160, True)])
+async def test_what_is_swapped_out_is_shown_where_something_is(width, uss):
+    rows = tuple(
+        ProcessRow(
+            7 + n, "child", wss_bytes=5 * MIB, rss_bytes=9 * MIB, pss_bytes=4 * MIB, shared_bytes=0, uss_bytes=3 * MIB,
+            swap_bytes=n * 6 * MIB,
+        )
+        for n in range(2)
+    )  # fmt: skip
+    lines = (await drawn(ProcessTable(ProcessesView(rows, tree=tree_row(rows, 10 * MIB, 0))), width, 7)).splitlines()
+    assert ("RSS PSS USS swap" if uss else "RSS PSS swap") in " ".join(lines[1].split())
+    between = "8.00 MiB 6.00 MiB 6.00 MiB" if uss else "8.00 MiB 6.00 MiB"
+    assert f"18.0 MiB {between}" in " ".join(lines[4].split())
+    nothing = tuple(replace(row, swap_bytes=0) for row in rows)
+    assert "swap" not in await drawn(ProcessTable(ProcessesView(nothing)), width, 7)
+
+
 def test_the_note_of_a_tree_says_when_its_pss_was_read_or_why_not():
     row = {"status": "ok", "end_ns": 20 * 10**9, "pss_bytes": 5, "pss_ns": 19 * 10**9, "pss_reason": ""}
     assert pss_note([row]) == ""  # alone: its RSS says it

@@ -41,6 +41,25 @@ async def test_jump():
         await d.until(lambda: "the session is 25.2 s long" in d.text)
 
 
+async def test_a_memory_size_that_is_typed_is_looked_up_on_the_curve():
+    async with running(size=(140, 44)) as d:
+        await d.press("b", *"100MiB", "enter")
+        await d.until(lambda: "with 100 MiB, " in d.text)
+        assert "┌ miss ratio" in d.text
+        assert not d.screen.panels.prompt.active
+        await d.press("b", *"much", "enter")
+        await d.until(lambda: "'much' is not a size" in d.text)
+        await d.press("escape")
+        assert not d.screen.panels.prompt.active
+
+
+async def test_without_a_curve_a_memory_size_says_why():
+    async with running(FakeSession(0)) as d:
+        await d.press("b", *"1GiB", "enter")
+        await d.until(lambda: "there is no miss ratio" in d.text)
+        assert d.screen.panels.prompt.active
+
+
 async def test_keys_typed_before_the_prompt_is_there_are_not_lost():
     async with running() as d:
         for name, character in (("j", "j"), ("0", "0"), ("colon", ":"), ("1", "1"), ("2", "2"), ("enter", None)):

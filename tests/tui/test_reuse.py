@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.reuse_histogram import BIN_EDGES, ReuseHistogram
+from memtui.core.fault_latency import FaultLatency
 from memtui.session.session import Session
 from memtui.tui.presenters.reuse import BATCH_WINDOWS, FEW_SAMPLES, Intervals, ReuseLog, reuse_view
 from memtui.tui.presenters.time_budget import TimeBudget
@@ -99,6 +100,22 @@ def test_intervals_are_those_of_the_windows_up_to_one():
 def test_windows_that_took_longer_than_a_quarter_more_have_their_true_length():
     assert Intervals().until(windows(100, 200, took_ms=250), 1) == (0.1, 0.2)
     assert Intervals().until(windows(100, 200, took_ms=251), 1) == (0.251, 0.251)
+
+
+def test_the_time_in_which_touches_were_counted_is_that_of_their_windows():
+    intervals = Intervals()
+    for sample, milliseconds in ((1, 500), (3, 1000), (0, 200), (2, 600)):
+        intervals.until(windows(200, 300, 100, 400), sample)
+        assert intervals.total_ns == milliseconds * 10**6
+
+
+@pytest.mark.parametrize(("keys", "is_known"), [(None, True), (frozenset({1}), False)])
+def test_the_time_is_known_of_the_whole_tree(reader, keys, is_known):
+    latency = FaultLatency("swap", "/dev/zram0", 1, 2, 3, 20)
+    view, _ = shown(ReuseLog(keys, fault_latency=latency), reader, 9)
+    lengths = reader.samples.end_ns[:10] - reader.samples.start_ns[:10]
+    assert view.seconds == pytest.approx(lengths.sum() / 1e9 if is_known else 0)
+    assert view.fault_latency == (latency if is_known else None)
 
 
 def at(**counts: int) -> ReuseHistogram:

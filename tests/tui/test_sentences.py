@@ -10,7 +10,7 @@ import pytest
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, ResidentKind, resident, resident_bytes
 from memtui.core.samples import End, Process
 from memtui.session.packed_column import Column
-from memtui.session.sample_table import COLUMNS, SampleTable, SampleTableBuilder
+from memtui.session.sample_arrays import COLUMNS, SampleArrays, SampleTableBuilder
 from memtui.session.session import Session
 from memtui.tui.presenters.header import Header
 from memtui.tui.presenters.reuse import Intervals
@@ -123,7 +123,7 @@ def numbers_read(count: int, monkeypatch) -> float:
 
     with monkeypatch.context() as patch:
         for start in range(count, count + 1600, 10):
-            table: SampleTable = builder.add(all_rows[start : start + 10])
+            table: SampleArrays = builder.add(all_rows[start : start + 10])
             reader = SimpleNamespace(
                 samples=table,
                 end=None,

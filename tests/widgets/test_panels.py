@@ -17,7 +17,8 @@ from textual.widget import Widget
 
 from memtui.analysis.memory_sentences import Figures, sentences_of
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
-from memtui.core.units import short_size
+from memtui.core.fault_latency import FaultLatency
+from memtui.core.units import short_size, size
 from memtui.tui.presenters import reuse_view
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
@@ -26,7 +27,7 @@ from memtui.widgets.panel import CachedWidget, _neighbours
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.power_line import PowerLine, tells_nothing
 from memtui.widgets.reuse_histogram import ReuseHistogram as ReuseWidget
-from memtui.widgets.reuse_histogram import between, fold
+from memtui.widgets.reuse_histogram import between, bounds, fold, longer
 from memtui.widgets.sentence_lines import DetailLines, SummaryLines, detail_rows
 from memtui.widgets.views.memory import (
     DevicePower,
@@ -38,6 +39,7 @@ from memtui.widgets.views.memory import (
     HeatView,
     PowerView,
     RangeRow,
+    ReuseView,
     SentencesView,
     Sort,
     State,
@@ -378,6 +380,63 @@ async def test_a_miss_ratio_whose_bounds_are_far_apart_is_estimated():
         assert expected in await drawn(ReuseWidget(far), width, 12)
     for other in (replace(far, miss_high=low + 0.09), replace(far, miss_estimate=None)):
         assert "about" not in (await drawn(ReuseWidget(other), 110, 12)).split("with ")[-1]
+
+
+async def test_misses_are_turned_into_time_where_the_latency_of_a_fault_is_known():
+    """100,000 touches a second, a fifth of them first ones: a share of 0.3 are 10,000 misses a second, of 50 us."""
+    view = reuse_view(histogram(), 0.2)
+    low, high = (np.full(len(view.size_bytes), share) for share in (0.3, 0.4))
+    latency = FaultLatency("swap", "/dev/zram0", 40_000, 50_000, 90_000, 1000)
+    known = replace(
+        view, miss_low=low, miss_high=high, first_share=0.2, touches=1_000_000, seconds=10.0, fault_latency=latency
+    )
+    for width, expected in (
+        (100, "it would take about 1.5-2 times as long, at 50.0 us a page from swap"),
+        (66, "takes about 1.5-2 times as long, at 50.0 us a page from swap"),
+        (52, "it would take about 1.5-2 times as long (swap)"),
+    ):
+        widget = ReuseWidget(known)
+        widget.misses = True
+        assert expected in await drawn(widget, width, 12)
+        assert "times as long" not in await drawn(ReuseWidget(known), width, 12), "only below the curve"
+    for unknown in (replace(known, seconds=0.0), replace(known, fault_latency=None)):
+        widget = ReuseWidget(unknown)
+        widget.misses = True
+        assert "as long" not in await drawn(widget, 100, 12)
+    widget = ReuseWidget(replace(known, miss_low=low - 0.1, miss_high=high - 0.2))
+    widget.misses = True
+    assert "it would take less than 0.5 % longer" in await drawn(widget, 100, 12), "first touches read nothing back"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [
+        (0.0, 0.004, "less than 0.5 % longer"),
+        (0.021, 0.04, "about 2.1-4 % longer"),
+        (0.1, 0.1, "about 10.0 % longer"),
+        (0.2, 0.6, "about 1.2-1.6 times as long"),
+        (1.0, 1.0, "about 2 times as long"),
+        (9.0, 250.0, "about 10-251 times as long"),
+    ],
+)
+def test_how_much_longer_is_said_in_per_cent_while_it_is_little(low, high, says):
+    assert longer(low, high) == says
+
+
+async def test_a_chosen_memory_size_is_the_one_that_is_spoken_of():
+    view = reuse_view(histogram(), 0.2)
+    widget = ReuseWidget(view)
+    assert widget.choose_size(100 << 20)
+    at = int(np.searchsorted(view.size_bytes, 100 << 20, side="right")) - 1
+    assert view.size_bytes[at] < 100 << 20 < view.size_bytes[at + 1]
+    expected = bounds(float(view.miss_low[at]), float(view.miss_high[at]))
+    shown = await drawn(widget, 80, 12)
+    assert f"with 100 MiB, {expected} of touches" in shown
+    for outside, low, high in ((4096, view.miss_low[0], 1.0), (1 << 40, view.miss_low[-1], view.miss_high[-1])):
+        assert widget.choose_size(outside)
+        expected = bounds(float(low), float(high))
+        assert f"with {size(outside)}, {expected} of touches" in await drawn(widget, 80, 12)
+    assert not ReuseWidget(ReuseView()).choose_size(1 << 20)
 
 
 async def test_an_estimate_is_shown_with_its_bounds_and_its_assumption():

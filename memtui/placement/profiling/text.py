@@ -12,7 +12,7 @@ from memtui.core.units import duration_ns, size
 from memtui.placement.profile import MODES, Pool, Profile
 from memtui.placement.profiling.alike import measured_count
 from memtui.placement.profiling.progress import ProfileProgress
-from memtui.placement.solve.problem import PAGE_BYTES
+from memtui.placement.solvers.problem import PAGE_BYTES
 
 
 def about(profile: Profile, output: Path, progress: ProfileProgress) -> dict[str, Any]:

@@ -72,6 +72,7 @@ def _rss() -> _Entry:
     return _Entry(lambda: Capability("rss", True), lambda *_: RssTracker())
 
 
+# By the names of --tracker (core/options.py).
 _TRACKERS: dict[str, Callable[[], _Entry]] = {
     "pagetable": _pagetable,
     "idle": _idle,

@@ -21,6 +21,7 @@ from pathlib import Path
 from memtui.core import capabilities, single_threaded  # noqa: F401 (for its effect, before numpy comes)
 
 # isort: split
+from memtui.core.malloc import give_back_free_pages
 from memtui.core.os_errors import WRITE, refused, why
 from memtui.core.samples import End, Event, Message, Process
 from memtui.core.text import printable
@@ -35,6 +36,7 @@ from memtui.session.file_format import SessionError, has_log_file, size_on_disk
 from memtui.session.writer import SessionWriter
 
 COMMIT_SECONDS = 0.5
+GIVE_BACK_SECONDS = 60.0  # from one time when free memory goes back to the kernel to the next
 READ_BYTES = 1 << 18
 FAILURES = (sqlite3.Error, OSError, MemoryError)  # where SQLite gets no memory, Python raises the last
 NO_MEMORY = b"the recorder has no memory left, and whatever was committed can be read; end something, or ask for less\n"
@@ -75,7 +77,7 @@ def record(
 ) -> None:
     """Read messages from the pipe until its end, committing every half second. Raises DecodeError and ``FAILURES``."""
     decoder, began, changed = Decoder(PREFACE_BYTES), False, False
-    commit_due = time.monotonic() + COMMIT_SECONDS
+    commit_due, free_memory = time.monotonic() + COMMIT_SECONDS, _FreeMemory()
     while True:
         remaining_s = max(commit_due - time.monotonic(), 0)
         # What is not read before the hello of the sampler is not waited for either: it stays in its pipe.
@@ -101,6 +103,19 @@ def record(
         if time.monotonic() >= commit_due:
             _commit(builder, writer, report, changed=changed)
             commit_due, changed = time.monotonic() + COMMIT_SECONDS, False
+            free_memory.give_back()
+
+
+class _FreeMemory:
+    """Gives free memory back to the kernel now and then: a recording may go on for days."""
+
+    def __init__(self) -> None:
+        self._due = time.monotonic() + GIVE_BACK_SECONDS
+
+    def give_back(self) -> None:
+        if time.monotonic() >= self._due:
+            give_back_free_pages()
+            self._due = time.monotonic() + GIVE_BACK_SECONDS
 
 
 def _other_messages(

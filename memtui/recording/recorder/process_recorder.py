@@ -19,12 +19,9 @@ from memtui.core.page_set import CODEC_ZLIB, PageSet
 from memtui.core.samples import ProcessWindow, Status, Vma, VmaSizes, VmaTable
 from memtui.session.blobs import UNKNOWN_BYTES, encode_burst, encode_pairs, encode_reuse, encode_touch_sum
 from memtui.session.file_format import row_id
-from memtui.session.records.reuse import ReuseBurstRecord, ReuseRecord
-from memtui.session.schema import (
-    PageSetRecord,
-    ProcessSampleRecord,
-    ResidentSetRecord,
-    TouchSumRecord,
+from memtui.session.tables.reuse import ReuseBurstRecord, ReuseRecord
+from memtui.session.tables.samples import PageSetRecord, ProcessSampleRecord, ResidentSetRecord, TouchSumRecord
+from memtui.session.tables.vmas import (
     VmaAliasRecord,
     VmaPrivateRecord,
     VmaRecord,

@@ -42,18 +42,12 @@ from memtui.core.tracer_messages import (
 )
 from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.process_recorder import ObservedProcess
-from memtui.session.records.allocations import layer_types, peak_record, step_record
-from memtui.session.records.learning import about_record, learning_records
-from memtui.session.records.reuse import ReuseCheckpointRecord
-from memtui.session.records.tensors import ranges_record
-from memtui.session.records.training import progress_record
-from memtui.session.schema import (
-    AllocationDeviceRecord,
-    LayerTypesRecord,
-    LearningAboutRecord,
-    ProgressDeviceRecord,
-    SampleRecord,
-)
+from memtui.session.tables.allocations import AllocationDeviceRecord, layer_types, peak_record, step_record
+from memtui.session.tables.learning import LearningAboutRecord, about_record, learning_records
+from memtui.session.tables.reuse import ReuseCheckpointRecord
+from memtui.session.tables.samples import SampleRecord
+from memtui.session.tables.tensors import LayerTypesRecord, ranges_record
+from memtui.session.tables.training import ProgressDeviceRecord, progress_record
 from memtui.session.writer import SessionWriter
 
 

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from typing import IO, Any
 
-from memtui.recording.redfish.credentials import PASSWORD, USER
+from memtui.recording.network_power.credentials import PASSWORD, USER
 from memtui.recording.supervisor.program import Adopted
 
-REDFISH = "memtui.recording.redfish"
+REDFISH = "memtui.recording.network_power"
 STOP_SECONDS = 5.0
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from memtui.core.errors import UserError
-from memtui.recording.redfish.credentials import without_credentials
+from memtui.recording.network_power.credentials import without_credentials
 from memtui.recording.sampler.commands import OWN, READY, REPORT_READY
 from memtui.recording.targets import sudo_line
 

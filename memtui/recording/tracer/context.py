@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from memtui.core.errors import UserError
+from memtui.recording.background_recording import start_recording
 from memtui.recording.client import observer_of
 from memtui.recording.registry import Running
 
 EVERY = 20
-START_S = 20.0  # a recording of its own has begun long before
-_PACKAGES = str(Path(__file__).parents[3])
 
 
 @contextmanager
@@ -37,7 +33,8 @@ def tracing(model: Any, optimizer: Any, every: int, output: str | os.PathLike[st
     try:
         running = observer_of(os.getpid()) if output is None else None
         if running is None:
-            running = own = _record(None if output is None else Path(output))
+            own_output = None if output is None else Path(output)
+            running = own = start_recording(os.getpid(), own_output, ["--no-sudo"])
         if not running.told:
             raise UserError(f"recording {running.id} takes nothing from inside: its user's folders took no socket")
         trace = tracer.start(Path(running.told), every, modules, optimizers)
@@ -50,36 +47,6 @@ def tracing(model: Any, optimizer: Any, every: int, output: str | os.PathLike[st
             trace.close()
         if own is not None:
             _end(own)
-
-
-def _record(output: Path | None) -> Running:
-    """Start a recording of this process and return it. Raises UserError and OSError."""
-    command = [sys.executable, "-m", "memtui", "record", str(os.getpid()), "--no-sudo"]
-    command += ["-o", str(output.absolute())] if output is not None else []
-    path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH", ""))))
-    with tempfile.TemporaryFile() as says:
-        # A process cannot be observed by one of its descendants, which would be stopped with it: the shell in between
-        # ends at once, and leaves an orphan.
-        subprocess.run(
-            ["/bin/sh", "-c", '"$@" &', "sh", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=says,
-            env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,
-            check=True,
-        )
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            running = observer_of(os.getpid())
-            if running is not None and running.pid == os.getpid():
-                return running
-            says.seek(0)
-            lines = says.read().decode(errors="replace").strip().splitlines()
-            if lines and "memtui record: root" not in lines[-1]:
-                raise UserError(lines[-1].removeprefix("memtui record: "))
-            time.sleep(0.02)
-    raise UserError(f"the recording did not begin within {START_S:g} s")
 
 
 def _end(own: Running) -> None:

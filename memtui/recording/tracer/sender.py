@@ -55,5 +55,10 @@ class Sender:
             try:
                 self._socket.sendall(encode(message))
             except OSError:  # the recording has ended; the program goes on
-                self._socket.close()
-                self._socket = None
+                self._disconnect()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -14,9 +14,9 @@ from memtui.core.errors import UserError
 from memtui.core.file_set import all_or_none
 from memtui.core.options import RULES
 from memtui.core.text import nearest, printable
+from memtui.formats.catalogue import files_of
 from memtui.formats.category_rules import RuleSet, bundled
 from memtui.formats.category_rules import read as read_rules
-from memtui.formats.detect import files_of
 from memtui.reports.breakdown import text
 from memtui.reports.breakdown.figure import Graph, draw
 from memtui.reports.breakdown.inputs import DeviceAllocations, read

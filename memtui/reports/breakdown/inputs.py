@@ -10,14 +10,14 @@ from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_index import StepIndex
 from memtui.core.errors import UserError
 from memtui.core.tracer_messages import MAIN_MEMORY
-from memtui.formats.detect import import_file
+from memtui.formats.catalogue import import_file
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import name_of
 from memtui.reports.breakdown.rules import Item, Layers, items_of, items_of_sums
 from memtui.session.file_format import SessionError, check_header
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.imported import ImportedFrom
 from memtui.session.session import Session
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.imported import ImportedFrom
 
 DRIVER, PEAK = "allocated from the driver", "held at the peak"
 

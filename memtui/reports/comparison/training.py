@@ -15,8 +15,8 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.reports.comparison.model import ComparedSession, ComparedTraining
 from memtui.reports.source import ReportSource
 from memtui.reports.training_summary import fullest_device, peak_step, steps_of_fullest_device, usage_in_step
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.training import RecordedProgress
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.training import RecordedProgress
 
 _NONE = Line(np.empty(0), np.empty(0))
 

@@ -179,6 +179,8 @@ def _processes(report: Report) -> str:
             (size(process.wss_bytes), process.wss_bytes),
             (size(process.rss_bytes), process.rss_bytes),
             (size(process.pss_bytes), process.pss_bytes),
+            (size(process.private_bytes), process.private_bytes),
+            (size(process.swap_bytes), process.swap_bytes),
             (size(process.gpu_bytes), process.gpu_bytes),
             (percent(process.gpus_used), process.gpus_used),
             process.command,
@@ -190,7 +192,8 @@ def _processes(report: Report) -> str:
     reasons = (p.gpus_used_reason for p in report.processes if p.gpu_bytes is not None and p.gpus_used is None)
     why = next((reason for reason in reasons if reason != NO_READING), "")
     note += f" Use of GPUs n/a: {why}." * bool(why)
-    return table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "PSS#", "GPU memory#", "GPU#", "command"), rows)
+    columns = ("pid#", "role", "WSS#", "RSS#", "PSS#", "USS#", "swap#", "GPU memory#", "GPU#", "command")
+    return table("Processes", note, columns, rows)
 
 
 def _ranges(reader: ReportSource) -> str:

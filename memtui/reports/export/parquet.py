@@ -8,19 +8,11 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from memtui.core.errors import UserError
-from memtui.core.samples import GPU_COUNTERS
+from memtui.reports.export.columns import Kind, kind_of
 from memtui.reports.export.tables import TABLES, meta, unit_of
 from memtui.reports.source import ReportSource
 
 ROWS_PER_BATCH = 1 << 16
-_TEXTS = frozenset(
-    (  # noqa: SIM905
-        "flush status reason pss_reason counters_reason rearm disturbed perms name filtered bound device source scope "
-        "kind text category phase op layer part function file"
-    ).split()
-)
-_REALS = frozenset(("watts", "joules", "limit_w", "utilization", "touched_share", "gpus_used", *GPU_COUNTERS))
-_REALS |= {"miss_ratio_low", "miss_ratio_high", "miss_ratio_estimate", "share", "probe_ns"}
 
 
 def load() -> Any:
@@ -38,7 +30,8 @@ def load() -> Any:
 def write(source: ReportSource, name: str, file: BinaryIO) -> None:
     """Write one table of a session."""
     columns, rows = TABLES[name]
-    write_table(file, columns, rows(source), meta(source), texts=_TEXTS, reals=_REALS)
+    texts, reals = ({column for column in columns if kind_of(column) is kind} for kind in (Kind.TEXT, Kind.REAL))
+    write_table(file, columns, rows(source), meta(source), texts=texts, reals=reals)
 
 
 def write_table(

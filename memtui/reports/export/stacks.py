@@ -21,7 +21,7 @@ from memtui.core.text import printable
 from memtui.reports.export.steps import file_part, stem_of
 from memtui.reports.source import ReportSource
 from memtui.reports.stack_sums import StackSums, stack_sums
-from memtui.session.records.allocations import RecordedStep
+from memtui.session.tables.allocations import RecordedStep
 
 Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
 UNKNOWN, SHARED, OUTSIDE = "(stack not known)", "(blocks of several stacks)", "(outside of all blocks)"

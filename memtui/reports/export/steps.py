@@ -23,8 +23,8 @@ from memtui.formats.zpp import zpp_lines
 from memtui.reports.export.timeline import attributes, timeline
 from memtui.reports.source import ReportSource
 from memtui.session.file_format import SessionError
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.imported import ImportedFrom
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.imported import ImportedFrom
 
 MIB = 1 << 20
 _FOREIGN = re.compile(r"[^\w-]+")

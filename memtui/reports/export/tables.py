@@ -13,7 +13,7 @@ import numpy as np
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_burst import BurstReuse
-from memtui.analysis.reuse_histogram import BIN_EDGES, ExactReuse, bin_of
+from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_sums import TensorSums
 from memtui.core.console import JSON_VERSION
 from memtui.core.samples import GPU_COUNTERS
@@ -170,13 +170,12 @@ def _reuse(reader: ReportSource) -> Iterator[Row]:
 def _miss_ratio(reader: ReportSource) -> Iterator[Row]:
     """Yield the miss ratio of LRU memories by process: its bounds, and the estimate if order in windows is random."""
     for pid, of_process in _exact_reuse(reader):
-        distances, _ = of_process.entries("upper")
-        if len(distances):
-            curve, sizes = MissRatioCurve.of(of_process), BIN_EDGES[: int(bin_of(distances)[-1]) + 1]
-            bounds, estimate = curve.miss_ratio_at(sizes), curve.estimate_at(sizes)
-            estimates = repeat(None) if estimate is None else estimate.tolist()
-            columns = (sizes.tolist(), *(bound.tolist() for bound in bounds), estimates)
-            yield from ((pid, *row) for row in zip(*columns, strict=False))
+        curve = MissRatioCurve.of(of_process)
+        sizes = curve.drawn_sizes_bytes
+        estimate = curve.estimate_at(sizes)
+        estimates = repeat(None) if estimate is None else estimate.tolist()
+        columns = (sizes.tolist(), *(bound.tolist() for bound in curve.miss_ratio_at(sizes)), estimates)
+        yield from ((pid, *row) for row in zip(*columns, strict=False))
 
 
 def _reuse_bursts(reader: ReportSource) -> Iterator[Row]:

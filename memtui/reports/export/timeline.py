@@ -22,7 +22,7 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.timeline import MICROSECOND_NS, Counter, Group, Instant, Item, Slice, Track, Value
 from memtui.reports.export.tables import SAMPLES_PER_BATCH, UNITS, unit_of
 from memtui.reports.source import ReportSource
-from memtui.session.records.allocations import RecordedStep
+from memtui.session.tables.allocations import RecordedStep
 
 TREE, DEVICES = Group("all processes"), Group("power and GPUs")
 _SAMPLES, _MARKS, _EVENTS = Track(TREE, "samples"), Track(TREE, "marks"), Track(TREE, "events")

@@ -16,7 +16,7 @@ from memtui.reports.figures import provenance
 from memtui.reports.figures.axes import AXIS_PT, Axes, bytes_scale, captioned, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
 from memtui.reports.source import ReportSource
-from memtui.session.sample_table import SampleTable
+from memtui.session.sample_arrays import SampleArrays
 
 Floats = NDArray[np.float64]
 BINS = 420  # more windows than this would lie on one another: two to a point of the picture's width
@@ -83,7 +83,7 @@ class _Line:
     step_s: float
 
     @classmethod
-    def of(cls, samples: SampleTable, values: Floats) -> _Line:
+    def of(cls, samples: SampleArrays, values: Floats) -> _Line:
         origin = samples.start_ns[0]
         start, end = (samples.start_ns - origin) / 1e9, (samples.end_ns - origin) / 1e9
         if len(values) <= BINS:

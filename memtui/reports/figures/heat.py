@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.distinct_labels import Labelled, distinct_labels
-from memtui.analysis.heat_map import HeatMap, HeatRange, Layout, bin_column, blocks_of
+from memtui.analysis.heat_map import Layout
 from memtui.core.samples import Process
 from memtui.core.units import size
 from memtui.reports.charts.model import HEAT_TICKS
 from memtui.reports.figures import png, provenance
 from memtui.reports.figures.axes import AXIS_PT, Axes, captioned, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
+from memtui.reports.process_heat import process_heat
 from memtui.reports.source import ReportSource, not_stored_bytes
-from memtui.session.vma_row import VmaRow
 
 ROWS, SUBROWS = 26, 12  # a row is as high as its label, a subrow is one pixel
 COLUMNS = 1024  # 400 to an inch of the picture's width
-SAMPLES_PER_BATCH = 64
-LEAST_SHARE = 0.01  # of the touched bytes of the busiest process: a process with less gets no figure
-MOST_PROCESSES = 8
-MOST_RANGES = 14  # of the address axis; each takes a row at least
-SLACK = 1.0  # of a window: a pause up to this before a window is drawn as part of it
-Label = Callable[[VmaRow], str]
 _LEFT, _RIGHT, _TOP = 62.0, 8.0, 14.0
 _ROW_PT = 6.6
 # From "mapped, not touched" to "all of it touched": darker in print, too.
@@ -34,41 +24,22 @@ _ANCHORS = ((240, 236, 228), (252, 214, 150), (246, 162, 78), (222, 88, 38), (15
 _PALETTE = [(255, 255, 255), *png.ramp(_ANCHORS, 255)]
 
 
-def busiest(reader: ReportSource) -> list[Process]:
-    """Return the processes whose touched pages are stored and worth a figure, the busiest first."""
-    if not reader.hello.pages.ok or not len(reader.samples):
-        return []
-    total: dict[int, int] = defaultdict(int)
-    for row in reader.process_samples(int(reader.samples.sample[0]), int(reader.samples.sample[-1])):
-        total[row["process"]] += row["stored_bytes"] or 0
-    most = max(total.values(), default=0)
-    processes = [p for p in reader.processes() if total[p.key] and total[p.key] >= LEAST_SHARE * most]
-    return sorted(processes, key=lambda p: -total[p.key])[:MOST_PROCESSES]
-
-
-def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None:
+def draw(reader: ReportSource, process: Process) -> Drawing | None:
     """Return the heat map of one process; None when no page of it was ever stored.
 
     Args:
         reader: the session.
         process: the process.
-        label: returns the label of a range at the address axis.
     """
-    samples = reader.samples
-    rows, blocks = _touched(reader, process)
-    if not rows:
+    heat = process_heat(reader, process, rows=ROWS, subrows=SUBROWS, columns=COLUMNS)
+    if heat is None:
         return None
-    drawn = _hottest(rows)
-    named = [Labelled(label(v), v.perms, v.start) for v, _ in drawn]
-    labels = distinct_labels(named, addresses=reader.shows_distances)
-    ranges = [HeatRange(v.id, v.start, v.end, text, most) for (v, most), text in zip(drawn, labels, strict=True)]
-    layout = Layout.build(ranges, ROWS, SUBROWS, touched_blocks=blocks)
+    samples, share, layout = reader.samples, heat.share, heat.layout
     start_ns, end_ns = float(samples.start_ns[0]), float(samples.end_ns[-1])
-    share = _picture(reader, process, layout)
     height = len(share) // SUBROWS * _ROW_PT
     across = time_scale((end_ns - start_ns) / 1e9)
     notes = ["Colour: share of the pages of a place touched in a window, mean where windows share a column."]
-    notes.append(_left_out(reader, process, len(rows) - len(drawn)))
+    notes.append(_left_out(reader, process, heat.left_out))
     lines = provenance.lines(reader, COLUMN_PT - 8, *notes)
     name = f"Touched pages of process {process.pid} by address and time"
     drawing = captioned(_TOP + height, name, " ".join(provenance.sentences(reader)), lines)
@@ -80,46 +51,6 @@ def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None
     _color_bar(axes, f"pid {process.pid}")
     footnote(drawing, lines, axes.bottom + AXIS_PT)
     return drawing
-
-
-def _touched(reader: ReportSource, process: Process) -> tuple[list[tuple[VmaRow, int]], NDArray[np.uint64]]:
-    """Return every range that was ever touched, with its maximum in one window, and the touched blocks."""
-    most: dict[int, int] = {}
-    samples = reader.samples.sample
-    blocks: NDArray[np.uint64] = np.empty(0, np.uint64)
-    for first in range(0, len(samples), SAMPLES_PER_BATCH):
-        part = samples[first : first + SAMPLES_PER_BATCH]
-        _, ids, touched = reader.vma_wss(int(part[0]), int(part[-1]))
-        for row, value in zip(ids.tolist(), touched.tolist(), strict=True):
-            most[row] = max(most.get(row, 0), value)
-        for sample in part.tolist():
-            pages = reader.page_set(sample, process.key)
-            if pages is not None:
-                blocks = blocks_of(pages, blocks)
-    rows = [(v, most[v.id]) for v in reader.drawn_rows(process.key) if not v.filtered and most.get(v.id, 0) > 0]
-    return rows if len(blocks) else [], blocks
-
-
-def _hottest(rows: list[tuple[VmaRow, int]]) -> list[tuple[VmaRow, int]]:
-    """Return the hottest ranges: a row for every small library would leave none for the memory that matters."""
-    order = sorted(rows, key=lambda row: (-row[1], row[0].start))[:MOST_RANGES]
-    return [row for n, row in enumerate(order) if n < 3 or row[1] >= LEAST_SHARE * order[0][1]]
-
-
-def _picture(reader: ReportSource, process: Process, layout: Layout) -> NDArray[np.float32]:
-    """Return the touched shares, f4[bins, COLUMNS], of the rows in use."""
-    samples = reader.samples
-    starts, ends = samples.start_ns.astype(np.float64), samples.end_ns.astype(np.float64)
-    # Between two windows the target is paused: that time belongs to the next window.
-    pause = starts[1:] - ends[:-1]
-    starts[1:] = np.where(pause <= SLACK * (ends - starts)[1:], ends[:-1], starts[1:])
-    picture = HeatMap(layout, np.linspace(starts[0], ends[-1], COLUMNS + 1))
-    for index, sample in enumerate(samples.sample.tolist()):
-        pages = reader.page_set(sample, process.key)
-        if pages is not None:
-            picture.add(float(starts[index]), float(ends[index]), bin_column(pages, layout))
-    rows = max((band.row + band.rows for band in layout.bands), default=0)
-    return picture.share()[: rows * SUBROWS]
 
 
 def _left_out(reader: ReportSource, process: Process, small: int) -> str:

@@ -11,6 +11,7 @@ from memtui.analysis.memory_growth import Growth, growth_of
 from memtui.core.units import size, span
 from memtui.reports.post_mortem import ANONYMOUS, GrownMemory, GrownTensors, grown_memory, grown_tensors
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
+from memtui.reports.verdict.swap import returned_bytes
 
 RULE = "leak"
 LEAST_BYTES, LEAST_SHARE = 8 << 20, 0.03  # of a growth, and its share of what is resident
@@ -19,6 +20,7 @@ START_SHARE = 1 / 3  # of what is resident, in a minute: a program that grows fa
 LOADS_BYTES_PER_S = 4 << 20  # ... if it grows by this at least ...
 STARTED_S = 300.0  # ... and is not older than this
 MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes stop sharing memory
+RETURNED_SHARE = 0.5  # of the growth: what came back from swap was there before
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -42,8 +44,8 @@ def leak(recent: Recent) -> Check:
     least_bytes_per_s = max(START_SHARE * resident[-1] / 60, LOADS_BYTES_PER_S)
     if growth.bytes_per_s > least_bytes_per_s and _age_s(recent) < STARTED_S:
         return Check(RULE, f"{between}: as fast as a program that loads its data")
-    if _newly_mapped_bytes(recent, growth) < MAPPED_SHARE * grown_bytes:
-        return Check(RULE, f"{between}, as processes stop sharing memory")
+    if where_from := _where_from(recent, growth, grown_bytes):
+        return Check(RULE, f"{between}, as {where_from}")
     used_bytes = _working_set_growth(recent, growth)
     if used_bytes is None:
         return Check(RULE, f"{between}; whether that is used again is not known", measured=False)
@@ -58,6 +60,15 @@ def leak(recent: Recent) -> Check:
 def _age_s(recent: Recent) -> float:
     """Return for how long the program has run: ticks count from the start of the machine, as the clock does."""
     return recent.end_ns / 1e9 - recent.source.hello.target.start_ticks / _TICKS
+
+
+def _where_from(recent: Recent, growth: Growth, grown_bytes: float) -> str:
+    """Return whence memory came that is not new; empty where it is new."""
+    if _newly_mapped_bytes(recent, growth) < MAPPED_SHARE * grown_bytes:
+        return "processes stop sharing memory"
+    if returned_bytes(recent, growth.span_s) > RETURNED_SHARE * grown_bytes:
+        return "memory comes back from swap"
+    return ""
 
 
 def _newly_mapped_bytes(recent: Recent, growth: Growth) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from memtui.analysis.limit_forecast import whose_limit
 from memtui.core.units import percent, size, span
+from memtui.reports.memory_limit import LimitSummary
 from memtui.reports.verdict.recent import Check, Finding, Floats, Recent
 
 RULE = "thrashing"
@@ -21,7 +22,7 @@ FULL_SHARE = 0.95  # of the limit: in use and page cache together
 def thrashing(recent: Recent) -> Check:
     """Return how many pages a second are read from disk or swap while the limit of memory is reached."""
     subject = "pages read from disk or swap"
-    rates = _fault_rates(recent)
+    rates = major_fault_rates(recent)
     if rates is None:
         return Check(RULE, f"{subject}: seen for less than {span(LEAST_S)}", measured=False)
     rate_per_s = float(np.median(rates))
@@ -33,9 +34,8 @@ def thrashing(recent: Recent) -> Check:
     limit = recent.limit
     if limit is None:
         return Check(RULE, f"{what}; the limit of memory is not known", measured=False)
-    full_bytes = limit.needed_bytes + limit.reclaimable_bytes
-    if full_bytes < FULL_SHARE * limit.limit_bytes:
-        return Check(RULE, f"{what}, with memory left: they are read for the first time")
+    if not is_full(limit):
+        return Check(RULE, f"{what}, with memory left: they are read for the first time, or come back from swap")
     start = f"It reads {rate_per_s:,.0f} pages a second from disk or swap, because {whose_limit(limit.cgroup)} is full"
     return Check(
         RULE,
@@ -52,6 +52,11 @@ def thrashing(recent: Recent) -> Check:
             ),
         ),
     )
+
+
+def is_full(limit: LimitSummary) -> bool:
+    """Return whether what is in use and page cache together reach a limit of memory."""
+    return limit.needed_bytes + limit.reclaimable_bytes >= FULL_SHARE * limit.limit_bytes
 
 
 def _waits(recent: Recent) -> str:
@@ -75,8 +80,8 @@ def _waits(recent: Recent) -> str:
     return f"tasks of {whose} waited for memory {shares[0]} of the time{all_tasks}"
 
 
-def _fault_rates(recent: Recent) -> Floats | None:
-    """Return major faults a second of the tree, window by window: f8[n]; None where too few are known."""
+def major_fault_rates(recent: Recent) -> Floats | None:
+    """Return major faults a second of the tree in the last minute, window by window: f8[n]; None: too few are known."""
     faults: dict[int, int] = defaultdict(int)
     before: dict[int, int] = {}
     ends_ns: dict[int, int] = {}

@@ -8,6 +8,7 @@ import numpy as np
 
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.range_uses import uses_of
+from memtui.core.samples import LOADER, Process
 from memtui.core.units import size, span
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Floats, Recent
 
@@ -61,7 +62,9 @@ def unsharing(recent: Recent) -> Check:
     rising = float((np.diff(copied) > 0).mean())
     if copied[-1] < LEAST_BYTES or rising < LEAST_RISING or lately < STILL_SHARE * overall:
         return Check(RULE, what)
-    start = f"Its processes stop sharing memory: they copy {rate(overall)}"
+    grown = _grown(recent, readings)
+    workers = bool(grown) and all(is_loader(process) for process, _, _ in grown)
+    start = f"Its {'DataLoader workers' if workers else 'processes'} stop sharing memory: they copy {rate(overall)}"
     return Check(
         RULE,
         what,
@@ -71,7 +74,7 @@ def unsharing(recent: Recent) -> Check:
             "A forked worker copies a page when it writes to it, and Python writes to an object when it counts the "
             "references to it: keep the index of a data set in a numpy array, or in shared memory.",
             (
-                *_by_process(recent, readings),
+                *_by_process(recent, readings, grown[:MOST_PROCESSES]),
                 f"PSS: {size(float(readings.pss_bytes[0]))} to {size(float(readings.pss_bytes[-1]))}, while the sum of "
                 f"RSS went from {size(float(readings.rss_bytes[0]))} to {size(float(readings.rss_bytes[-1]))}",
             ),
@@ -110,26 +113,36 @@ def _readings(recent: Recent) -> _Readings | None:
     return _Readings(numbers, recent.t_s[first:][index], rss[index], pss[index])
 
 
-def _by_process(recent: Recent, readings: _Readings) -> list[str]:
-    """Return what the processes that copied most have for themselves, at the first and at the last reading."""
+def _grown(recent: Recent, readings: _Readings) -> list[tuple[Process, int, int]]:
+    """Return the processes that got memory for themselves, with it at the first and at the last reading; most first."""
     source = recent.source
     first, last = (
-        {row["process"]: row for row in source.process_samples(sample, sample) if row["private_bytes"] is not None}
+        {row["process"]: row["private_bytes"] for row in source.process_samples(sample, sample)}
         for sample in (readings.samples[0], readings.samples[-1])
     )
-    pids = {process.key: process.pid for process in source.processes()} if first else {}
-    grown = sorted(
-        ((last[key]["private_bytes"] - first[key]["private_bytes"], key) for key in first.keys() & last.keys()),
-        reverse=True,
-    )
+    pairs = ((process, first.get(process.key), last.get(process.key)) for process in source.processes())
+    grown = [
+        (process, before, after)
+        for process, before, after in pairs
+        if before is not None and after is not None and after > before
+    ]
+    return sorted(grown, key=lambda each: each[1] - each[2])
+
+
+def _by_process(recent: Recent, readings: _Readings, grown: list[tuple[Process, int, int]]) -> list[str]:
+    """Return a line for each of these processes: what it got for itself, and where."""
     places = _Places(recent, readings.samples[0])
     lines = []
-    for more, key in grown[:MOST_PROCESSES]:
-        before, after = (size(rows[key]["private_bytes"]) for rows in (first, last))
-        if more > 0:
-            parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(key))
-            lines.append(f"pid {pids.get(key, '?')}: {before} to {after} of its own{f' ({parts})' * bool(parts)}")
+    for process, before, after in grown:
+        parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(process.key))
+        whose = f"pid {process.pid}{' (DataLoader worker)' * is_loader(process)}"
+        lines.append(f"{whose}: {size(before)} to {size(after)} of its own{f' ({parts})' * bool(parts)}")
     return lines
+
+
+def is_loader(process: Process) -> bool:
+    """Return whether a process is a worker of PyTorch's DataLoader."""
+    return process.role.partition(" ")[0] == LOADER
 
 
 class _Places:

@@ -11,11 +11,20 @@ from memtui.reports.verdict.leak import leak
 from memtui.reports.verdict.out_of_memory import out_of_memory
 from memtui.reports.verdict.recent import Check, Finding, Recent, RecentSource, UnionCache
 from memtui.reports.verdict.recording_cost import recording_cost
+from memtui.reports.verdict.swap import swap
 from memtui.reports.verdict.thrashing import thrashing
 from memtui.reports.verdict.unsharing import unsharing
 from memtui.reports.verdict.untouched import untouched
 
-RULES: tuple[Callable[[Recent], Check], ...] = (out_of_memory, thrashing, leak, unsharing, untouched, recording_cost)
+RULES: tuple[Callable[[Recent], Check], ...] = (
+    out_of_memory,
+    thrashing,
+    swap,
+    leak,
+    unsharing,
+    untouched,
+    recording_cost,
+)
 """The rules, what matters most first."""
 MOST_FINDINGS = 3
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.units import size
+from memtui.probes.swap_areas import swap_areas
 
 RESERVE_BYTES = 512 << 20  # of a disk: stays free next to the swap file
 _MIB = 1 << 20
@@ -53,9 +54,8 @@ class Swap:
 
 def free_bytes(proc: Path = Path("/proc")) -> tuple[int, list[str]]:
     """Return (free bytes, devices and files) of the swap that the machine has already; see proc_swaps(5)."""
-    rows = [line.split() for line in _lines(proc / "swaps")[1:]]
-    rows = [row for row in rows if not _is_ours(row[0])]
-    return sum(int(row[2]) - int(row[3]) for row in rows) << 10, [row[0] for row in rows]
+    areas = [area for area in swap_areas(proc) if not _is_ours(area.name)]
+    return sum(area.size_bytes - area.used_bytes for area in areas), [area.name for area in areas]
 
 
 def folder_for(need_bytes: int, folders: Sequence[str]) -> tuple[str, str]:
@@ -215,7 +215,7 @@ def _is_ours(device: str) -> bool:
 
 
 def _active() -> list[str]:
-    return [line.split()[0] for line in _lines(Path("/proc/swaps"))[1:]]
+    return [area.name for area in swap_areas()]
 
 
 def _map_locked(file: int, bytes_: int) -> mmap.mmap:

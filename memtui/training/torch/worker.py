@@ -24,8 +24,8 @@ from memtui.core.processes import exit_with_parent
 from memtui.core.progress_line import ProgressLine, above_line
 from memtui.core.text import printable
 from memtui.core.tracer_messages import MAIN_MEMORY, AllocationStep, LearningProgress, TracerMessage
-from memtui.session.records.allocations import trace_of
-from memtui.session.records.learning import About, about_text
+from memtui.session.tables.allocations import trace_of
+from memtui.session.tables.learning import About, about_text
 from memtui.training.datasets import CLASSES, check_batch, load, shape_of
 from memtui.training.learning_curve import Curve
 from memtui.training.network_specs import data_shape, layers_of

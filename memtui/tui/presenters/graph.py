@@ -28,7 +28,7 @@ from memtui.tui.presenters.window_rows import WindowRows
 from memtui.widgets.views.memory import Floats, GraphView, TimeAxis
 
 if TYPE_CHECKING:
-    from memtui.session.sample_table import SampleTable
+    from memtui.session.sample_arrays import SampleArrays
 
 ALIKE = "median, max: of windows of about {}"
 
@@ -150,7 +150,7 @@ class MemoryGraph:
         return text if alike_s is None else (*text, ALIKE.format(duration(alike_s)))
 
 
-def caveats(samples: SampleTable, index: int, note: str) -> tuple[str, ...]:
+def caveats(samples: SampleArrays, index: int, note: str) -> tuple[str, ...]:
     """Return why the working set of one window is not exact; ``note``: the text shown in place of the working set."""
     status, reason, unknown = samples.status[index], samples.reason[index], samples.unknown_bytes[index]
     parts = [f"disturbed: {samples.disturbed[index]}"] if samples.disturbed[index] else []
@@ -164,7 +164,7 @@ def caveats(samples: SampleTable, index: int, note: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def window_notes(samples: SampleTable, index: int, ticks: TickLog, pss: str) -> tuple[str, ...]:
+def window_notes(samples: SampleArrays, index: int, ticks: TickLog, pss: str) -> tuple[str, ...]:
     """Return the events of one window and notes on its numbers; ``pss``: the note on resident memory."""
     before_ns = int(samples.end_ns[index - 1]) if index else 0
     events, more = ticks.within(before_ns, int(samples.end_ns[index]))
@@ -188,7 +188,7 @@ def finite_value(values: Floats | Column[np.float64], index: int) -> float | Non
 
 
 def _alike(
-    samples: SampleTable, of: slice, here: int, inside: NDArray[np.bool_], wss_bytes: Floats
+    samples: SampleArrays, of: slice, here: int, inside: NDArray[np.bool_], wss_bytes: Floats
 ) -> tuple[Floats, float | None]:
     """Return the known working sets of windows as long as the one at the cursor, and how long they are.
 

@@ -12,7 +12,7 @@ from memtui.core.block_sample import PARTS
 from memtui.session.session import Session
 
 if TYPE_CHECKING:
-    from memtui.session.sample_table import SampleTable
+    from memtui.session.sample_arrays import SampleArrays
 
 Column = NDArray[np.float32]  # shares of the pages of each pixel row that were touched
 SAMPLED_WINDOWS = 2 * PARTS  # whose mean is a column where each has a random part of the memory
@@ -43,7 +43,7 @@ def picked_windows(low: int, high: int, stride: int) -> Sequence[int]:
     return windows[:2] or (low,)
 
 
-def covering_window(samples: SampleTable, index: int, edges_ns: NDArray[np.floating]) -> tuple[int, ...]:
+def covering_window(samples: SampleArrays, index: int, edges_ns: NDArray[np.floating]) -> tuple[int, ...]:
     """Return the window in which the middle of a column lies, of a column in which no window ends.
 
     A quarter of slack bridges the target's pause. ``index``: the window that ends next; ``edges_ns``: f8[2].

@@ -8,9 +8,9 @@ import numpy as np
 
 from memtui.analysis.peak_segment import representative_step, segment_label, segment_of
 from memtui.core.units import size
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.learning import About
 from memtui.session.session import Session
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.learning import About
 from memtui.widgets.views.memory import TimeAxis
 from memtui.widgets.views.training import LearningView
 

@@ -14,8 +14,8 @@ import numpy as np
 from memtui.core.lru_cache import LruCache
 from memtui.core.samples import Event, Status
 from memtui.core.units import births_text
-from memtui.session.records.training import ProgressRow
 from memtui.session.session import Session
+from memtui.session.tables.training import ProgressRow
 from memtui.tui.presenters.playhead import Moments
 from memtui.widgets.views.memory import Tick, TimeAxis
 

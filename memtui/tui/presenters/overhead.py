@@ -13,7 +13,7 @@ from memtui.analysis.target_loss import budget_cost, recent_loss
 from memtui.widgets.views.memory import HeaderView, State
 
 if TYPE_CHECKING:
-    from memtui.session.sample_table import SampleTable
+    from memtui.session.sample_arrays import SampleArrays
 
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 COST_WINDOWS = 5  # but no fewer windows than these, where a budget is judged
@@ -25,7 +25,7 @@ OPENING_S = 3.0  # of opening a session, which does not count as a cost
 SHORTEST_S = 2.0  # over which the CPU time of the viewer is judged
 
 
-def pause_warning(samples: SampleTable, index: int, *, recording: bool) -> tuple[str, ...]:
+def pause_warning(samples: SampleArrays, index: int, *, recording: bool) -> tuple[str, ...]:
     """Return a warning about a target that is paused too long, in a long and a short form; empty otherwise."""
     first = max(0, index - PAUSE_WINDOWS)
     wall_ns = float(samples.end_ns[index] - samples.end_ns[first])
@@ -41,7 +41,7 @@ def pause_warning(samples: SampleTable, index: int, *, recording: bool) -> tuple
     )
 
 
-def lost_share(samples: SampleTable, index: int) -> float | None:
+def lost_share(samples: SampleArrays, index: int) -> float | None:
     """Return the share of its time that the target loses to the recording, over the windows up to one."""
     first = _first_judged(samples, index)
     next_ns = float(samples.next_ns[index])
@@ -50,7 +50,7 @@ def lost_share(samples: SampleTable, index: int) -> float | None:
     return recent_loss(samples.lost_ns[first : index + 1], samples.end_ns[first : index + 1], next_ns)
 
 
-def with_budget(view: HeaderView, samples: SampleTable, index: int, budget: float) -> HeaderView:
+def with_budget(view: HeaderView, samples: SampleArrays, index: int, budget: float) -> HeaderView:
     """Return the view with the interval that a budget (a share of the time) allows, and what is spent of it."""
     budgeted_s = float(samples.budgeted_ns[index]) / 1e9
     view = replace(view, budget=budget, budgeted_s=budgeted_s if np.isfinite(budgeted_s) else None)
@@ -79,7 +79,7 @@ class OwnCost:
         self._readings: list[tuple[float, float]] = []  # (time, CPU time of this process), in seconds
         self._from_s = time.monotonic() + OPENING_S
 
-    def cores(self, samples: SampleTable, index: int, *, live: bool) -> float | None:
+    def cores(self, samples: SampleArrays, index: int, *, live: bool) -> float | None:
         """Return the cores over the last seconds before the end of a window; None where it is the only one."""
         first = int(np.searchsorted(samples.end_ns, samples.end_ns[index] - COST_WINDOW_NS))
         if first >= index:
@@ -99,19 +99,19 @@ class OwnCost:
         return (now[1] - self._readings[0][1]) / elapsed_s if elapsed_s > SHORTEST_S else 0.0
 
 
-def recording_cpu_ns(samples: SampleTable, first: int, last: int) -> float:
+def recording_cpu_ns(samples: SampleArrays, first: int, last: int) -> float:
     """Return the CPU time of sampler and recorder between the ends of two windows."""
     return sum(float(cpu[last]) - float(cpu[first]) for cpu in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
 
 
-def _cost_ns(samples: SampleTable, first: int, last: int) -> float:
+def _cost_ns(samples: SampleArrays, first: int, last: int) -> float:
     """Return the cost that a budget bounds, of the windows after ``first``."""
     lost_ns, paused_ns = samples.lost_ns[first + 1 : last + 1], samples.paused_ns[first + 1 : last + 1]
     lost = None if np.isnan(lost_ns).any() else float(lost_ns.sum())
     return budget_cost(lost, recording_cpu_ns(samples, first, last), float(np.nansum(paused_ns)))
 
 
-def _first_judged(samples: SampleTable, index: int) -> int:
+def _first_judged(samples: SampleArrays, index: int) -> int:
     """Return the first of the windows over which a budget is judged."""
     end_ns = samples.end_ns
     return max(0, min(int(np.searchsorted(end_ns, end_ns[index] - COST_WINDOW_NS)), index - COST_WINDOWS))

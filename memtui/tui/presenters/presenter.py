@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from memtui.core.fault_latency import stored
 from memtui.core.program_log import log_path
 from memtui.core.samples import Process
 from memtui.session.session import Session
@@ -80,7 +81,9 @@ class Presenter:
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
         self._ticks = TickLog()
-        self._reuse, self._sentences, self.verdicts = ReuseLog(), SentencesLog(), VerdictLog()
+        latencies = stored()
+        self._fault_latency = latencies.of(reader.hello.host) if latencies is not None else None
+        self._reuse, self._sentences, self.verdicts = self._reuse_of_all(), SentencesLog(), VerdictLog()
         self._range_reuse = RangeReuse()
         self._focus: int | None = None  # key of a range
         self._rows = WindowRows(reader)
@@ -92,6 +95,9 @@ class Presenter:
         if not follow:
             self.playhead.to_end()
             self.playhead.follow = False
+
+    def _reuse_of_all(self) -> ReuseLog:
+        return ReuseLog(fault_latency=self._fault_latency)
 
     def refresh(self) -> bool:
         """Read new data. Returns whether there was any."""
@@ -141,7 +147,7 @@ class Presenter:
         self.ranges.pid = pid
         self.heat.zooms.clear()
         if pid is None:
-            self._reuse = ReuseLog()
+            self._reuse = self._reuse_of_all()
             self._graph.focus_all()
             return
         keys = frozenset(p.key for p in self.reader.processes.all() if p.pid == pid)

@@ -80,6 +80,8 @@ def _row(
         row["pss_bytes"],
         None if use is None else use.gpus_used,
         "" if use is None else use.reason,
+        row["private_bytes"],
+        row["swap_bytes"],
     )
 
 
@@ -97,6 +99,8 @@ def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: in
         wss_bytes=wss_bytes,
         rss_bytes=whole_sum(row.rss_bytes for row in rows),
         pss_bytes=whole_sum(row.pss_bytes for row in rows),
+        uss_bytes=whole_sum(row.uss_bytes for row in rows),
+        swap_bytes=whole_sum(row.swap_bytes for row in rows),
         cpu=whole_sum(row.cpu for row in rows),
         gpu_bytes=whole_sum(row.gpu_bytes for row in rows),
         gpus_used=whole_sum(row.gpus_used for row in rows),

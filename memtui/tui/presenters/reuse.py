@@ -12,6 +12,7 @@ from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_burst import BurstReuse
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
+from memtui.core.fault_latency import FaultLatency
 from memtui.core.units import duration_ns
 from memtui.session.session import Session
 from memtui.tui.presenters.all_windows import MORE, parts_until
@@ -19,7 +20,7 @@ from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
 if TYPE_CHECKING:
-    from memtui.session.sample_table import SampleTable
+    from memtui.session.sample_arrays import SampleArrays
 
 FEW_SAMPLES = 32  # up to this number adding samples is cheaper than starting at a checkpoint
 BATCH_WINDOWS = 64  # windows of one process added between two checks of the time budget
@@ -34,11 +35,14 @@ LEVEL = 0.02  # of the whole drop of the miss ratio: less counts as level
 class ReuseLog:
     """Adds up the stored distances of all windows: of the tree, or of one process (the keys of its generations)."""
 
-    def __init__(self, keys: frozenset[int] | None = None, whose: str = "") -> None:
+    def __init__(
+        self, keys: frozenset[int] | None = None, whose: str = "", fault_latency: FaultLatency | None = None
+    ) -> None:
         self._keys, self._whose = keys, whose
         self._histogram, self._view, self._until = ReuseHistogram(), ReuseView(), -1
         self._intervals = Intervals()
         self._bursts = Bursts(keys)
+        self._fault_latency = fault_latency
 
     def forget(self) -> None:
         """Add up again: there are more windows between those that were added."""
@@ -59,6 +63,9 @@ class ReuseLog:
             else:
                 self._histogram, self._until = reader.reuse.until(sample), sample
             self._view = reuse_view(self._histogram, *self._intervals.until(reader, sample))
+            if self._keys is None:  # a process may have lived for a part of the time only
+                seconds = self._intervals.total_ns / 1e9
+                self._view = replace(self._view, seconds=seconds, fault_latency=self._fault_latency)
         complete = self._until == sample
         if not complete:
             return replace(self._view, whose=f"{self._whose}, still adding up"), False
@@ -135,6 +142,7 @@ class Intervals:
         self._count, self._sample = 0, -1  # number of windows read, and the last sample of them
         self._shortest_s, self._longest_s = np.inf, 0.0
         self._lengths = GrowingMedian((), 0, 0)  # of the windows read
+        self.total_ns = 0  # likewise: the time that is in windows
 
     def until(self, reader: Session, sample: int) -> tuple[float, float]:
         """Return shortest and longest interval in seconds; twice the median length of windows that took longer."""
@@ -142,12 +150,14 @@ class Intervals:
         count = int(np.searchsorted(samples.sample, sample, side="right"))
         if count < self._count or (self._count and samples.sample[self._count - 1] != self._sample):
             self._count, self._shortest_s, self._longest_s = 0, np.inf, 0.0
-            self._lengths = GrowingMedian((), 0, 0)
+            self._lengths, self.total_ns = GrowingMedian((), 0, 0), 0
         if count > self._count:
             new = samples.intervals_ns(slice(self._count, count))
             shortest, longest = intervals_s(new, reader.hello.options.interval_ns)
             self._shortest_s, self._longest_s = min(self._shortest_s, shortest), max(self._longest_s, longest)
             self._add_lengths(samples, count)
+            added = slice(self._count, count)
+            self.total_ns += int((samples.end_ns[added] - samples.start_ns[added]).sum())
             self._count, self._sample = count, sample
         if self._lengths.value is not None:
             true_s = self._lengths.value / 1e9
@@ -155,7 +165,7 @@ class Intervals:
                 return true_s, true_s
         return self._shortest_s, self._longest_s
 
-    def _add_lengths(self, samples: SampleTable, count: int) -> None:
+    def _add_lengths(self, samples: SampleArrays, count: int) -> None:
         if count - self._count <= self._lengths.left:
             added = slice(self._count, count)
             self._lengths.add((samples.end_ns[added] - samples.start_ns[added]).astype(float))

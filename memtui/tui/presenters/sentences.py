@@ -14,7 +14,7 @@ from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
 from memtui.core.samples import Process
 from memtui.reports.post_mortem import ending_forms, is_bad
-from memtui.session.sample_table import SampleTable
+from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
 from memtui.tui.presenters.all_windows import MORE, parts_until
 from memtui.widgets.views.memory import ReuseView, SentencesView
@@ -76,7 +76,7 @@ class WindowFigures:
     every 64th part of them.
     """
 
-    def __init__(self, samples: SampleTable, index: int, kind: str) -> None:
+    def __init__(self, samples: SampleArrays, index: int, kind: str) -> None:
         """Look at all windows up to ``index``; ``kind`` of resident memory."""
         count = index + 1
         measured = any(np.isfinite(samples.wss_bytes[part]).any() for part in parts_until(count))
@@ -102,7 +102,7 @@ class WindowFigures:
         )
         self._move(samples, index)
 
-    def can_add(self, samples: SampleTable, index: int, kind: str) -> bool:
+    def can_add(self, samples: SampleArrays, index: int, kind: str) -> bool:
         """Return whether the windows up to ``index`` are those that are known and few more."""
         return (
             self._count <= index < self._count + self._left
@@ -110,7 +110,7 @@ class WindowFigures:
             and (kind, samples.has_budget) == (self._kind, self._budget)
         )
 
-    def add(self, samples: SampleTable, index: int) -> None:
+    def add(self, samples: SampleArrays, index: int) -> None:
         """Add the windows up to ``index``."""
         self._left -= index + 1 - self._count
         added = slice(self._count, index + 1)
@@ -119,7 +119,7 @@ class WindowFigures:
             median.add(values)
         self._move(samples, index)
 
-    def figures(self, samples: SampleTable) -> Figures:
+    def figures(self, samples: SampleArrays) -> Figures:
         """Return the figures of the windows that were looked at; ``samples``: all of the session."""
         last = self._count - 1
         span_ns = float(samples.end_ns[last] - samples.start_ns[0])
@@ -141,7 +141,7 @@ class WindowFigures:
             resident=self._kind,
         )
 
-    def _add_up(self, samples: SampleTable, of: slice) -> None:
+    def _add_up(self, samples: SampleArrays, of: slice) -> None:
         """Add windows to the sums and the largest working set."""
         wss = self._values(samples, of)[1]
         if len(wss):
@@ -149,7 +149,7 @@ class WindowFigures:
         self._paused_ns = _sum(self._paused_ns, samples.paused_ns[of])
         self._lost_ns = _sum(self._lost_ns, samples.lost_ns[of])
 
-    def _values(self, samples: SampleTable, of: slice) -> tuple[NDArray[np.float64], ...]:
+    def _values(self, samples: SampleArrays, of: slice) -> tuple[NDArray[np.float64], ...]:
         """Return lengths and working sets of the windows that are alike, and these where RSS or PSS is known, too."""
         intervals_ns = samples.intervals_ns(of)
         alike = (self._intervals_ns[0] <= intervals_ns) & (intervals_ns <= self._intervals_ns[1])
@@ -159,7 +159,7 @@ class WindowFigures:
         lengths_s = (samples.end_ns[of] - samples.start_ns[of])[alike] / 1e9
         return lengths_s, wss[finite], wss[both], memory[both]
 
-    def _move(self, samples: SampleTable, index: int) -> None:
+    def _move(self, samples: SampleArrays, index: int) -> None:
         self._count, self._sample = index + 1, int(samples.sample[index])
 
 

@@ -8,9 +8,9 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import MOST_ROWS, TensorUsage, fullest
 from memtui.core.lru_cache import LruCache
 from memtui.core.tracer_messages import MAIN_MEMORY
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.training import ProgressRow, RecordedProgress
 from memtui.session.session import Session
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.training import ProgressRow, RecordedProgress
 from memtui.tui.presenters.learning import learning_view
 from memtui.tui.presenters.playhead import Playhead
 from memtui.widgets.views.memory import TimeAxis

@@ -15,7 +15,7 @@ from memtui.core.call_stacks import CallStacks
 from memtui.core.options import RULES
 from memtui.formats.category_rules import bundled
 from memtui.reports.breakdown.rules import Layers, break_down, items_of, items_of_sums
-from memtui.session.records.imported import LINES, ImportedFrom
+from memtui.session.tables.imported import LINES, ImportedFrom
 from memtui.tui.screens.stack_lists import CALLS, SUMS, StackLists
 from memtui.widgets import text
 from memtui.widgets.allocation_table import LISTS, WITHOUT_STACKS, AllocationListView

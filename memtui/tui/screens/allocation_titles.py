@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memtui.core.tracer_messages import MAIN_MEMORY
-from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.imported import ImportedFrom
+from memtui.session.tables.allocations import RecordedStep
+from memtui.session.tables.imported import ImportedFrom
 from memtui.widgets import text
 
 

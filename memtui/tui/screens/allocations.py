@@ -17,7 +17,7 @@ from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_index import StepIndex
 from memtui.core.samples import Event
 from memtui.core.tracer_messages import MAIN_MEMORY
-from memtui.session.records.allocations import RecordedStep
+from memtui.session.tables.allocations import RecordedStep
 from memtui.tui.presenters import Presenter
 from memtui.tui.screens.allocation_lists import BREAKDOWN, EVENTS, LAYERS, TENSORS, StepLists
 from memtui.tui.screens.allocation_titles import allocator_title, imported_title

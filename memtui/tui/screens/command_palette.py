@@ -34,6 +34,7 @@ _ALSO = {
     "put_mark": "epoch label",
     "rest": "sampling suspend",
     "miss_ratio": "curve cache",
+    "type_memory_size": "bytes limit swap slow-down",
     "panel(1)": "heat map",
     "panel(2)": "histogram",
     "panel(3)": "table mappings vmas",

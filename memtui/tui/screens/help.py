@@ -65,7 +65,8 @@ Memory by call stack                    of a session that knows a capture of mem
 Reuse distance, miss ratio              of all touches from the start of the session to the cursor
   Bars: how many touches came back after so much other memory. Curve (m): which share of touches a memory of that size
   would miss; bright for sure, dark between the two bounds. The sentence speaks of the size under the line: , and .
-  move it, a click puts it. A touch is one page in one window, so the figures belong to this interval.
+  move it, a click or a typed size (b) puts it. A touch is one page in one window, so the figures belong to this
+  interval. How much longer it would take is an estimate, where memtui doctor --measure was run on that machine.
 """,
     "table": """\
 Address ranges                          what is mapped, and how much of it was touched in the window at the cursor
@@ -149,6 +150,7 @@ Pictures
   m             miss ratio of a smaller memory instead of reuse distances
                 (of a chosen range: its own touches, across all pages of its process; since 00:12:41: as if begun then)
   ,  .          what less, what more memory would miss (up and down where that panel is chosen)
+  b             type a memory size: what it would miss, and how much longer the program would take
   1-4  Tab      choose where and when, reuse, ranges, power; a small screen shows the one that is chosen
 """,
 }

@@ -14,6 +14,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.fault_latency import FaultLatency
+
 Floats = NDArray[np.float64]
 Grid = NDArray[np.float32]
 TREND = 12  # entries of a row's trend
@@ -242,6 +244,8 @@ class ReuseView:
     interval: str = ""  # of the windows, in words; "0.2-1 s" where it changed
     note: str = ""
     whose: str = ""  # the chosen range or process
+    seconds: float = 0.0  # in which all touches were counted; 0: not known
+    fault_latency: FaultLatency | None = None  # of the machine that the session is of; None: not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +327,8 @@ class ProcessRow:
     pss_bytes: int | None = None  # resident, a page of several processes counts once in all of them
     gpus_used: float | None = None  # of all GPUs together, 0.5 is half of one
     gpus_used_reason: str = ""  # why that is not known; empty before the first reading, and in sessions without it
+    uss_bytes: int | None = None  # resident, and mapped by no other process
+    swap_bytes: int | None = None  # swapped out
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def shared(program: Path, kind: str, pages: int) -> Iterator[Shared]:
 
 
 def _child_of(pid: int) -> int:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not (found := Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
         assert time.monotonic() < end
         time.sleep(0.001)

@@ -50,6 +50,7 @@ KEYS: tuple[Binding, ...] = (
     Binding("m", "miss_ratio", "miss ratio or reuse distance"),
     Binding("full_stop", "memory_size(1)", "miss ratio of more memory"),
     Binding("comma", "memory_size(-1)", "miss ratio of less memory"),
+    Binding("b", "type_memory_size", "miss ratio of a memory size that you type"),
     Binding("down", "move(1)", "down in the chosen panel"),
     Binding("up", "move(-1)", "up in the chosen panel"),
     Binding("pagedown", "page(1)", "next page of ranges"),

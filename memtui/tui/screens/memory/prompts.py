@@ -1,9 +1,10 @@
-"""The prompts of the memory screen: a filter, a time to jump to, and for the recording a mark or an interval."""
+"""The prompts of the memory screen: a filter, a time, a memory size, and for the recording a mark or an interval."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from memtui.core.units import parse_size
 from memtui.tui.presenters import Presenter
 from memtui.tui.screens.memory.recording_requests import RecordingRequest, interval_request, mark_request
 from memtui.tui.screens.presenter_thread import Action
@@ -28,6 +29,7 @@ class MemoryPrompts:
         do: runs an action in the thread of the presenter.
         send: takes a request to the recording.
         resized: called when the prompt opened or closed, in the place of the footer.
+        choose_size: shows the miss ratio of a memory size in bytes, and returns why it cannot; "" where it can.
     """
 
     def __init__(
@@ -35,9 +37,10 @@ class MemoryPrompts:
         do: Callable[[Action], object],
         send: Callable[[RecordingRequest], object],
         resized: Callable[[], object],
+        choose_size: Callable[[int], str],
     ) -> None:
         self.widget = Prompt(self._typed, id="prompt")
-        self._do, self._send, self._resized = do, send, resized
+        self._do, self._send, self._resized, self._choose_size = do, send, resized, choose_size
         self._filtered = "table"  # the list that a typed filter is about
 
     def filter(self, listed: str, text: str) -> None:
@@ -49,6 +52,10 @@ class MemoryPrompts:
     def jump(self) -> None:
         """Ask for a time to jump to."""
         self._open("jump", "jump to", "7:12, 90, 5m, 50%, +30, -1:30")
+
+    def memory_size(self) -> None:
+        """Ask for a memory size, whose miss ratio is to be shown."""
+        self._open("size", "memory size", "512MiB, 2GiB")
 
     def mark(self) -> None:
         """Ask for the text of a mark."""
@@ -76,6 +83,8 @@ class MemoryPrompts:
             self._close()
         elif kind == "jump":
             self._jump(text)
+        elif kind == "size":
+            self._size(text)
         else:
             self._request(kind, text)
 
@@ -85,6 +94,13 @@ class MemoryPrompts:
             self.widget.app.call_later(self._close_unless, why)
 
         self._do(jump)
+
+    def _size(self, text: str) -> None:
+        try:
+            why = self._choose_size(parse_size(text))
+        except ValueError as error:
+            why = str(error)
+        self._close_unless(why)
 
     def _request(self, kind: str, text: str) -> None:
         try:

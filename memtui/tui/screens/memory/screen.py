@@ -30,6 +30,7 @@ from memtui.widgets.row_panel import RowPanel
 from memtui.widgets.views.memory import HeaderView, MemoryView, State
 from memtui.widgets.vma_table import VmaTable
 
+NO_CURVE = "there is no miss ratio: no page was touched twice yet"
 MESSAGE_S = 6.0  # how long the footer shows why a key did nothing
 DONE_S = 2.0  # of a message about an accepted request
 
@@ -65,7 +66,7 @@ class MemoryScreen(Screen[None]):
             live=live,
             refresh_s=refresh_s,
         )
-        self._prompts = MemoryPrompts(self._do, self._send, self._arrange)
+        self._prompts = MemoryPrompts(self._do, self._send, self._arrange, self._choose_size)
         self.panels = MemoryPanels(self._prompts.widget, owns_recording=owns_recording)
         self._room = Room()
         self._message_timer: Timer | None = None
@@ -207,6 +208,13 @@ class MemoryScreen(Screen[None]):
     def action_memory_size(self, by: int) -> None:
         self._show_reuse()
         self.panels.reuse.move(by)
+
+    def action_type_memory_size(self) -> None:
+        self._prompts.memory_size()
+
+    def _choose_size(self, size_bytes: int) -> str:
+        self._show_reuse()
+        return "" if self.panels.reuse.choose_size(size_bytes) else NO_CURVE
 
     def _show_reuse(self) -> None:
         if not self.panels.reuse.display:

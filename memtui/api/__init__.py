@@ -1,0 +1,1 @@
+"""What programs and notebooks call: ``memtui.open`` gives the tables of sessions."""
