@@ -22,6 +22,7 @@ NAMES = (
     "memory",
     "file",
     "startup",
+    "data_frames",
     "seek",
     "viewer",
     "allocations",

@@ -48,6 +48,7 @@ def page(name: str, notebook: Any) -> str:
         for cell in notebook.cells
     ]
     head = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(name)}</title>\n'
+    parts = [part.replace(str(Path.home()), "/home/you") for part in parts]  # a cell says where its session lies
     return f"{head}<style>{STYLE}</style>\n{''.join(parts)}\n</html>\n"
 
 

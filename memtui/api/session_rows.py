@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from memtui.api.table import Row
 from memtui.core.page_set import PageSet
+from memtui.reports.export.parquet import Row
 from memtui.reports.export.tables import TABLES
 from memtui.reports.source import ReportSource
 from memtui.session.blobs import UNKNOWN_BYTES

@@ -8,21 +8,21 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from memtui.api.heat import Heat, heat_map
-from memtui.api.plots import Plots
 from memtui.api.session_rows import OWN_TABLES, Rows, keys_of, longer_windows
-from memtui.api.table import Part, Row, Table, session_columns
+from memtui.api.table import Column, Part, Table, session_columns
+from memtui.api.window_pages import Pages, WindowPages, pages_of_window
 from memtui.core.errors import UserError
+from memtui.reports.export.parquet import Row
 from memtui.reports.export.tables import TABLES
 from memtui.reports.redact import open_source
 from memtui.reports.reuse_summary import DistanceBounds, distance_bounds, exact_reuse
 from memtui.reports.source import ReportSource
-from memtui.reports.verdict.recent import union
+
+if TYPE_CHECKING:
+    from memtui.api.heat import Heat
+    from memtui.api.plots import Plots
 
 SUFFIX = ".memtui"
 
@@ -78,12 +78,15 @@ class Tables:
 
         Raises UserError for a name that no table has.
         """
+        return Table(name, *self._columns_and_parts(name))
+
+    def _columns_and_parts(self, name: str) -> tuple[list[Column], list[Part]]:
         declared = OWN_TABLES.get(name) or TABLES.get(name)
         if declared is None:
             raise UserError(f"there is no table {name!r}, but {', '.join(sorted({*OWN_TABLES, *TABLES}))}")
         columns, rows = declared
         parts = [Part(self._rows_of(source, rows), _later_ns(source)) for source in self._sources]
-        return Table(name, session_columns(("session", *columns) if self._named else columns), parts)
+        return session_columns(("session", *columns) if self._named else columns), parts
 
     def _rows_of(self, source: ReportSource, rows: Rows) -> Callable[[], Iterable[Row]]:
         if not self._named:
@@ -101,6 +104,8 @@ class Tables:
         >>> axes.get_ylabel()
         'MiB'
         """
+        from memtui.api.plots import Plots
+
         return Plots(self._single("figures are"))
 
     def heatmap(self, bins: tuple[int, int] = (200, 120), pid: int | None = None) -> Heat:
@@ -118,6 +123,8 @@ class Tables:
         Raises:
             UserError: no pages are stored, of this process or at all; or these are the sessions of a folder.
         """
+        from memtui.api.heat import heat_map
+
         return heat_map(self._single("a heat map is"), bins, pid)
 
     def working_set(self, seconds: float, pid: int | None = None) -> Table:
@@ -168,27 +175,6 @@ class Tables:
             raise ValueError(f"a share is above 0 and at most 1, and not {share!r}")
         source = self._single("a reuse distance is")
         return distance_bounds(exact_reuse(source, keys_of(source, pid)), share)
-
-    def touched_ranges(self, sample: int, pid: int) -> NDArray[np.uint64]:
-        """Return where the pages lie that a process touched in a window: u8[n, 2], starts and ends of their runs.
-
-        >>> with memtui.open("run.memtui") as session:
-        ...     ranges = session.touched_ranges(0, 4242)
-        >>> (ranges[:, 1] - ranges[:, 0]).tolist()  # bytes of each
-        [32768, 262144]
-
-        Raises:
-            UserError: there are none, addresses are hidden (``redact``), or these are the sessions of a folder.
-        """
-        source = self._single("pages are")
-        if not source.shows_distances:
-            raise UserError(f"{source.short_title}: addresses are hidden")
-        sets = [source.page_set(int(sample), key) for key in keys_of(source, pid)]
-        stored = [pages for pages in sets if pages is not None]
-        if not stored:
-            raise UserError(f"{source.title}: no pages of process {pid} are stored in window {sample}")
-        runs = [(start, end) for start, end, _ in union(stored).runs()]
-        return np.array(sorted(runs), np.uint64).reshape(-1, 2)
 
     def _single(self, what: str) -> ReportSource:
         if self._named:
@@ -274,14 +260,20 @@ class Tables:
         return self.table("mapping_windows")
 
     @property
-    def pages(self) -> Table:
+    def pages(self) -> Pages:
         """The runs of touched pages of each window. Long: a window has some hundred to some ten thousand.
+
+        ``session.pages(3)`` has the pages of window 3 as an array.
 
         >>> with memtui.open("run.memtui") as session:
         ...     next(iter(session.pages))
         {'sample': 0, ...}
         """
-        return self.table("pages")
+
+        def of_window(window: int, pid: int | None) -> WindowPages:
+            return pages_of_window(self._single("pages of a window are"), window, pid)
+
+        return Pages(*self._columns_and_parts("pages"), of_window)
 
     @property
     def reuse(self) -> Table:

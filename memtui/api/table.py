@@ -13,13 +13,12 @@ import numpy as np
 from memtui.core.errors import UserError
 from memtui.core.units import duration
 from memtui.reports.export.columns import INSTANTS, Kind, kind_of
+from memtui.reports.export.parquet import Row, record_batches
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-Row = tuple[Any, ...]
-ROWS_PER_BATCH = 1 << 16
 _SHOWN_ROWS = 10
 INSTANT, DURATION = "instant", "duration"
 _NUMPY_TYPES: dict[Kind | str, str] = {
@@ -175,15 +174,7 @@ class Table:
             DURATION: arrow.duration("ns"),
         }
         schema = arrow.schema([(column.name, kinds[column.kind]) for column in self._columns])
-
-        def batches() -> Iterator[pyarrow.RecordBatch]:
-            rows = self._rows()
-            while some := list(islice(rows, ROWS_PER_BATCH)):
-                columns = zip(schema, zip(*some, strict=True), strict=True)
-                arrays = [arrow.array(values, field.type) for field, values in columns]
-                yield arrow.RecordBatch.from_arrays(arrays, schema=schema)
-
-        return arrow.RecordBatchReader.from_batches(schema, batches())
+        return arrow.RecordBatchReader.from_batches(schema, record_batches(arrow, schema, self._rows()))
 
 
 def _cell(column: Column, value: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -237,6 +237,14 @@ def inside(pages: PageSet, edges: NDArray[np.uint64]) -> PageSet:
         pages.huge[_overlaps(pages.huge, BLOCK_SHIFT, edges)],
         pages.giant[_overlaps(pages.giant, GIANT_SHIFT, edges)],
     )
+
+
+def union(sets: Iterable[PageSet]) -> PageSet:
+    """Return the pages that are in any of some sets."""
+    left = list(sets)
+    while len(left) > 1:  # in pairs: what is merged stays of one size
+        left = [a.union(b) for a, b in zip(left[::2], left[1::2], strict=False)] + left[len(left) & ~1 :]
+    return left[0] if left else PageSet.empty()
 
 
 def _inside_masks(blocks: NDArray[np.uint64], edges: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -164,18 +164,6 @@ def test_working_sets_of_longer_windows(path):
             session.working_set(0)
 
 
-def test_touched_ranges_are_an_array(path):
-    with memtui.open(path) as session, closing(Session(path)) as truth:
-        sample = session.windows.to_pandas()["sample"][3]  # a number of numpy
-        starts, ends = session.touched_ranges(sample, 4242).T.astype(int)
-        assert (starts[1:] >= ends[:-1]).all()
-        assert (ends - starts).sum() == truth.pages.page_set(3, 1).size_bytes
-        with pytest.raises(UserError, match="no pages of process 1 are stored in window 3"):
-            session.touched_ranges(3, 1)
-    with memtui.open(path, redact=True) as session, pytest.raises(UserError, match="addresses are hidden"):
-        session.touched_ranges(3, 4242)
-
-
 def test_reuse_distances_of_a_share_of_the_touches(path):
     with memtui.open(path) as session, closing(Source(path)) as source:
         exact = exact_reuse(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import memtui
 from memtui.api import table as table_module
 from memtui.core.errors import UserError
 from memtui.core.samples import Event
+from memtui.reports.export import parquet
+from memtui.session.session import Session
 from tests.support.hostile_sessions import small_stream
 from tests.support.sessions import write_session
 
@@ -41,8 +44,51 @@ def test_arrow_is_handed_on_without_a_copy_of_ours(path):
         assert table.num_rows == len(session.pages) > 0
 
 
+def test_polars_takes_a_table_as_it_is(path):
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    with memtui.open(path) as session:
+        frame = polars.DataFrame(session.windows)
+        assert frame["wss_bytes"].to_list() == [row["wss_bytes"] for row in session.windows]
+        assert frame["pss_bytes"].null_count() == len(frame), "not read, which is not 0"
+        assert frame.schema["start"] == polars.Datetime("ns", "UTC")
+        assert frame.schema["paused"] == polars.Duration("ns")
+        assert frame["status"].dtype == polars.String
+
+
+def test_duckdb_takes_a_table_by_its_name(path):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    with memtui.open(path) as session:
+        pages, windows = session.pages, session.windows
+        query = "select sample, sum(pages.end - pages.start) from pages group by sample order by sample"
+        touched = duckdb.sql(query).fetchall()
+        expected: dict[int, int] = {}
+        for row in pages:
+            expected[row["sample"]] = expected.get(row["sample"], 0) + row["end"] - row["start"]
+        assert touched == sorted(expected.items())
+        assert duckdb.sql("select count(*), count(pss_bytes) from windows").fetchall() == [(len(windows), 0)]
+
+
+@pytest.mark.skipif(not hasattr(pandas.DataFrame, "from_arrow"), reason="pandas before 3 takes no Arrow stream")
+def test_pandas_takes_a_table_as_it_is(path):
+    with memtui.open(path) as session:
+        frame = pandas.DataFrame.from_arrow(session.windows)
+        assert frame["wss_bytes"].tolist() == session.windows.to_pandas()["wss_bytes"].tolist()
+
+
+def test_pages_are_read_when_their_part_is_asked_for(path, monkeypatch):
+    monkeypatch.setattr(parquet, "ROWS_PER_BATCH", 1)
+    with memtui.open(path) as session, closing(Session(path)) as truth:
+        (source,) = session._sources
+        read, page_set = [], source.page_set
+        monkeypatch.setattr(source, "page_set", lambda sample, key: read.append(sample) or page_set(sample, key))
+        batches = iter(pyarrow.RecordBatchReader.from_stream(session.pages))
+        next(batches)
+        assert len(read) < len(truth.samples)
+        assert sum(batch.num_rows for batch in batches) + 1 == len(session.pages)
+
+
 def test_long_tables_come_in_parts(path, monkeypatch):
-    monkeypatch.setattr(table_module, "ROWS_PER_BATCH", 7)
+    monkeypatch.setattr(parquet, "ROWS_PER_BATCH", 7)
     with memtui.open(path) as session:
         batches = list(pyarrow.RecordBatchReader.from_stream(session.windows))
         assert {batch.num_rows for batch in batches[:-1]} == {7}

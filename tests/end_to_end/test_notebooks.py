@@ -21,7 +21,7 @@ FIGURES = {
     "basic_analysis.ipynb": 4,
     "batch_size.ipynb": 2,
     "cpu_analysis.ipynb": 2,
-    "energy.ipynb": 1,
+    "energy.ipynb": 2,
     "filters.ipynb": 1,
     "placement.ipynb": 2,
     "sample_time.ipynb": 1,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memtui.core.errors import UserError
 from memtui.reports.export.columns import Kind, kind_of
 from memtui.reports.export.tables import TABLES, meta, unit_of
 from memtui.reports.source import ReportSource
 
+if TYPE_CHECKING:
+    import pyarrow
+
+Row = tuple[Any, ...]
 ROWS_PER_BATCH = 1 << 16
 
 
@@ -37,7 +41,7 @@ def write(source: ReportSource, name: str, file: BinaryIO) -> None:
 def write_table(
     file: BinaryIO,
     columns: Sequence[str],
-    rows: Iterable[tuple[Any, ...]],
+    rows: Iterable[Row],
     about: dict[str, Any],
     *,
     texts: Collection[str],
@@ -58,10 +62,23 @@ def write_table(
     fields = [arrow.field(c, kinds.get(c, arrow.int64()), metadata=_unit(c)) for c in columns]
     schema = arrow.schema(fields, metadata={b"memtui": json.dumps(about).encode()})
     with arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        remaining = iter(rows)
-        while part := list(islice(remaining, ROWS_PER_BATCH)):
-            arrays = [arrow.array(values, f.type) for f, values in zip(fields, zip(*part, strict=True), strict=True)]
-            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+        for batch in record_batches(arrow, schema, rows):
+            writer.write_batch(batch)
+
+
+def record_batches(arrow: Any, schema: pyarrow.Schema, rows: Iterable[Row]) -> Iterator[pyarrow.RecordBatch]:
+    """Yield rows as Arrow has them, a part of them in memory at a time.
+
+    Args:
+        arrow: the library.
+        schema: names and types of the columns.
+        rows: a value for each column; None where there is none.
+    """
+    remaining = iter(rows)
+    while part := list(islice(remaining, ROWS_PER_BATCH)):
+        columns = zip(schema, zip(*part, strict=True), strict=True)
+        arrays = [arrow.array(values, field.type) for field, values in columns]
+        yield arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _unit(column: str) -> dict[bytes, bytes] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from memtui.analysis.memory_growth import SHORTEST_S
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, resident_bytes
 from memtui.core.lru_cache import LruCache
-from memtui.core.page_set import PageSet
+from memtui.core.page_set import PageSet, union
 from memtui.core.samples import Hello, MemoryLimit, MemoryUse, Process
 from memtui.core.units import span
 from memtui.reports.memory_limit import SPAN_NS, LimitSummary, limit_summary
@@ -180,14 +179,6 @@ class Recent:
     def rows(self) -> list[VmaRow]:
         """The VMA rows of these processes, at their real addresses: for sums, never as text."""
         return [row for process in self.processes for row in self.source.drawn_rows(process)]
-
-
-def union(sets: Iterable[PageSet]) -> PageSet:
-    """Return the pages that are in any of some sets."""
-    left = list(sets)
-    while len(left) > 1:  # in pairs: what is merged stays of one size
-        left = [a.union(b) for a, b in zip(left[::2], left[1::2], strict=False)] + left[len(left) & ~1 :]
-    return left[0] if left else PageSet.empty()
 
 
 def is_anonymous(row: VmaRow) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import PageSet
+from memtui.core.page_set import PageSet, union
 from memtui.core.units import percent, size, span
-from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous, union
+from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
 from memtui.session.vma_row import VmaRow
 
 RULE = "untouched"
