@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
+from benchmarks import twins
 from benchmarks.recording import recording
-from benchmarks.run import ROOT, Run, memtui, say
+from benchmarks.run import ROOT, Run, say
 from benchmarks.table import Row, ratio, row
 from benchmarks.targets import needs_root
 from benchmarks.window_cost import costs_s, listening
@@ -73,8 +71,9 @@ WINDOWS_S, QUICK_S = 90.0, 20.0
 
 
 def measure(run: Run) -> Iterator[Row]:
-    """Measure each program in pairs of blocks, watched and not, and what one window costs it."""
+    """Measure how much slower each program gets than its twin, and what one window costs it."""
     needs_root()
+    all_losses: list[float] = []
     for program in ALL:
         name = f"{program.name} {program.mib} MiB" if program.mib else program.name
         if program.needs and importlib.util.find_spec(program.needs) is None:
@@ -82,14 +81,15 @@ def measure(run: Run) -> Iterator[Row]:
             continue
         size = () if program.mib is None else (program.mib,)
         command = command_of(program.name, FOR_EVER, *size, folder=run.folder)
-        blocks = ("--blocks", 2, "--seconds", 5) if run.quick else ("--blocks", 6, "--seconds", 10)
-        found = _calibrated(command, run.folder, program.begin_s, blocks)
-        cost, lost = found["slow_down"], found["overhead"]["lost_fraction"]
-        value, low, high = (None if cost[part] is None else 100 * cost[part] for part in ("median", "low", "high"))
-        say(f"{name}: {value} [{low}, {high}] %, estimated {lost}")
-        yield Row(f"{name} slowed down, default options", "%", value, low, high, cost["count"], LIMIT_PERCENT)
-        yield Row("... as memtui estimates it", "%", None if lost is None else 100 * lost)
+        blocks = twins.blocks(command, run.folder, program.begin_s, 1 if run.quick else 4, quick=run.quick)
+        losses = twins.losses_percent(blocks)
+        estimates = [block.lost_percent for block in blocks if block.lost_percent is not None]
+        say(f"{name}: {losses} %, estimated {estimates}")
+        all_losses += losses
+        yield row(f"{name} slowed down, default options", losses, "%", LIMIT_PERCENT)
+        yield row("... as memtui estimates it", estimates, "%")
         yield from _windows(command, run.folder, program.begin_s, program.spacing, QUICK_S if run.quick else WINDOWS_S)
+    yield row("all of them slowed down, default options", all_losses, "%", LIMIT_PERCENT)
 
 
 def command_of(name: str, *words: object, folder: Path) -> list[str]:
@@ -99,32 +99,6 @@ def command_of(name: str, *words: object, folder: Path) -> list[str]:
         subprocess.run(["cc", "-O2", "-o", compiled, PROGRAMS / name], check=True)
         return [str(compiled), *map(str, words)]
     return [sys.executable, *(TORCHRUN if name in RANKS else ()), str(PROGRAMS / name), *map(str, words)]
-
-
-def _kill(target: subprocess.Popen[bytes]) -> None:
-    """Kill a program with its children: the ranks of torchrun would go on without it, and keep its output open."""
-    try:
-        tree = [psutil.Process(target.pid), *psutil.Process(target.pid).children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return
-    for process in tree:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            pass
-
-
-def _calibrated(command: list[str], folder: Path, begin_s: float, options: tuple[object, ...]) -> dict[str, Any]:
-    """Start a program and return what ``memtui calibrate --json`` says of it."""
-    log = folder / "steps"
-    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as target:
-        try:
-            time.sleep(begin_s)
-            calibrate = memtui("calibrate", target.pid, "--json", *options)
-            done = subprocess.run(calibrate, stdout=subprocess.PIPE, text=True, check=True)
-        finally:
-            _kill(target)
-    return dict(json.loads(done.stdout))
 
 
 def _windows(command: list[str], folder: Path, begin_s: float, spacing: Spacing, seconds: float) -> Iterator[Row]:
@@ -140,7 +114,7 @@ def _windows(command: list[str], folder: Path, begin_s: float, spacing: Spacing,
                 with recording(target.pid, path, spacing.interval_s):
                     time.sleep(seconds)
             finally:
-                _kill(target)
+                twins.kill(target)
     reader = Session(path)
     table = reader.samples
     reader.close()
