@@ -1,6 +1,8 @@
 """A tree in which thousands of processes start and end: memory is used only for those that run, or are shown."""
 
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,9 @@ from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, heat_map, ranges
 from memtui.tui.presenters.presenter import Room
+from tests.support.learning_screen import told as learning
 from tests.support.sessions import MS, hello
+from tests.support.told_steps import step as allocation_step
 
 CHILDREN, EACH, LIVES = 5000, 5, 1  # children, how many begin in a window, windows that each is there
 INTERVAL_NS = 100 * MS
@@ -267,6 +271,38 @@ def test_cursor_on_processes_that_ended_shows_their_ranges(followed):
         assert {row.key for row in view.table.rows} == mapped
         assert view.header.others == len(reader.processes.present(sample, sample)) - 1
     reader.close()
+
+
+def test_what_programs_reported_is_forgotten_with_them(tmp_path):
+    recording = Following(tmp_path / "s.memtui")
+    for _ in range(50):
+        recording.step()
+        for key in recording.alive:
+            pid = 4242 if key == 1 else 5000 + key
+            recording.builder.add(replace(learning(), pid=pid))
+            recording.builder.add(replace(allocation_step(layer_types={"features.0": "Conv2d"}), pid=pid))
+    for held in (recording.builder._about, recording.builder._layer_types, recording.builder._pids):
+        assert 4242 in held or 1 in held
+        assert len(held) <= 1 + EACH * (LIVES + 3)
+
+
+def test_a_program_with_the_number_of_one_that_ended_has_layers_of_its_own(tmp_path):
+    recording = Following(tmp_path / "s.memtui")
+    recording._begin(2)
+    for sample in range(8):
+        start_ns = sample * INTERVAL_NS
+        if sample == 6:
+            recording.builder.add(Process(3, 5002, 4242, 3, 0, "another", "child"))
+            recording.builder.add(VmaTable(3, sample, vmas(3)))
+        keys = (1, 2) if sample < 2 else (1, 3) if sample >= 6 else (1,)
+        windows = tuple(window(key, sample) for key in keys)
+        recording.builder.add(Window(sample, start_ns, start_ns + INTERVAL_NS, INTERVAL_NS, 0, windows))
+        if sample in (1, 7):
+            types = {"features.0": "Conv2d"} if sample == 1 else {"fc": "Linear"}
+            recording.builder.add(replace(allocation_step(layer_types=types), pid=5002))
+    recording.writer.close()
+    with closing(Session(tmp_path / "s.memtui")) as reader:
+        assert reader.allocations.layer_types(5002) == {"fc": "Linear"}
 
 
 def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):

@@ -68,6 +68,7 @@ class SessionBuilder:
         self._histogram = ReuseHistogram()
         self._row_numbers = itertools.count(1)  # of VMAs
         self._reported_ids = itertools.count()
+        self._pids: dict[int, int] = {}  # of the processes that are observed
         self._about: dict[int, LearningAboutRecord] = {}  # what is trained, by pid
         self._layer_types: dict[int, dict[str, str]] = {}  # by pid
         self._absent_power: dict[tuple[str, str, str], str] = {}
@@ -87,6 +88,7 @@ class SessionBuilder:
                 self._add_hello(message)
             case Process():
                 self.began = True
+                self._pids[message.key] = message.pid
                 if self.limits:
                     self.limits.add_process(message.key)
                 command = self._fit_to_keep(message.command)
@@ -253,6 +255,11 @@ class SessionBuilder:
             seen.store_rest(sample)
             self._gpu_memory.pop(process, None)
             self._gpu_use.pop(process, None)
+            # Its number may be given to another program, whose layers are others; one that goes on is written anew.
+            pid = self._pids.pop(process, None)
+            if pid is not None:
+                self._about.pop(pid, None)
+                self._layer_types.pop(pid, None)
         self._absent = absent & self._observed.keys()
 
     def _add_process(self, sample: int, process: ProcessWindow) -> int | None:
