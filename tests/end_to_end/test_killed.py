@@ -23,7 +23,7 @@ def test_the_last_line_says_what_killed_it(tmp_path):
         memtui = [sys.executable, "-m", "memtui"]
         done = subprocess.run(
             [*memtui, "record", "--interval", "0.2", "-o", path, "--", "sh", "-c", program, sys.executable, EATS],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode == 128 + 9
         last = done.stderr.splitlines()[-1]
@@ -48,7 +48,8 @@ def test_who_sends_sigkill_is_not_the_kernel(tmp_path):
     code = "import os, time; time.sleep(1); os.kill(os.getpid(), 9)"
     done = subprocess.run(
         [sys.executable, "-m", "memtui", "record", "-o", tmp_path / "s.memtui", "--", sys.executable, "-c", code],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     last = done.stderr.splitlines()[-1]
-    assert last == "memtui record: target killed by SIGKILL, not by the kernel for want of memory"
+    # On a slow machine it grew while it started, and that is said, too.
+    assert last.startswith("memtui record: target killed by SIGKILL, not by the kernel for want of memory")
