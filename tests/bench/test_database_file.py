@@ -22,6 +22,7 @@ from memtui.cli.main import main
 from memtui.core.errors import UserError
 from memtui.placement.profiling.cache import Cache
 from tests.support.bench_database import CONFIGURATIONS, add, row
+from tests.support.users import NOBODY, ran_as_nobody
 
 MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "60"))  # of the kinds that are drawn by chance
 SECONDS = 20  # a call that takes so long hangs
@@ -204,24 +205,14 @@ def test_what_may_not_be_written_can_be_read(closed, log, whole, request):
     if closed != "file":
         folder.chmod(0o555)
     before = sorted(one.name for one in folder.iterdir())
-    nobody = os.geteuid() == 0
     for one in (folder, path):
-        os.chown(one, 65534 if nobody else -1, -1)
-    child = os.fork()
-    if child == 0:
-        code = 70
-        try:
-            if nobody:
-                os.setgroups([])
-                os.setresgid(65534, 65534, 65534)
-                os.setresuid(65534, 65534, 65534)
-            with closing(Database(path, writable=False)) as database:
-                code = 0 if database.counts()["measurement"] == len(list(database.rows())) == 3 else 71
-        except UserError as error:
-            os.write(2, f"{error}\n".encode())
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        os.chown(one, NOBODY if os.geteuid() == 0 else -1, -1)
+
+    def read() -> None:
+        with closing(Database(path, writable=False)) as database:
+            assert database.counts()["measurement"] == len(list(database.rows())) == 3
+
+    assert ran_as_nobody(read)
     assert closed == "file" or sorted(one.name for one in folder.iterdir()) == before
 
 

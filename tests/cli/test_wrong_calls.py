@@ -22,9 +22,9 @@ from memtui.cli.parser import build_parser
 from memtui.core.argtypes import leaves_of
 from memtui.core.errors import BAD_INPUT
 from tests.support import users
-from tests.support.call_bench import NOBODY, Bench, fork_servers, listing
+from tests.support.call_bench import Bench, fork_servers, listing
 from tests.support.repository import ROOT
-from tests.support.users import why_no_fork
+from tests.support.users import NOBODY, why_no_fork
 from tests.support.wrong_calls import base_of, close_place, generated, is_input, make_place
 
 LEAVES = [leaf.prog.removeprefix("memtui ") for leaf in leaves_of(build_parser())]
@@ -90,6 +90,16 @@ def test_wrong_calls(command, bench):
         parts = [calls[n :: len(bench.servers)] for n in range(len(bench.servers))]
         failed = [line for part in pool.map(bench.wrong, parts, bench.servers) for line in part]
     assert not failed, f"{len(failed)} of {len(calls)}:\n" + "\n".join(failed)
+    assert listing(bench.place) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="for root")
+def test_root_is_refused_in_the_same_way(bench):
+    """A tenth of the calls, other ones of each command; no file is closed to root."""
+    calls, before = list(generated(bench.place, False))[::10], listing(bench.place)
+    assert len(calls) > 60
+    as_root = Bench(bench.place, 0, False, bench.servers)
+    assert as_root.wrong(calls, bench.servers[0]) == []
     assert listing(bench.place) == before
 
 

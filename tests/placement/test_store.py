@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +25,7 @@ from memtui.placement.solvers.pareto import ParetoPoint
 from memtui.placement.store import ProfileFile
 from tests.support.placement_profiles import CASE, written
 from tests.support.placements import SLOW, plans, profiles, slow_pool
+from tests.support.users import ran_as_nobody
 
 
 @given(profiles())
@@ -97,19 +98,21 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     assert other.read_text() == "years of work"
 
 
-def test_a_file_that_cannot_be_written_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "p.memtui"
-    path.parent.mkdir()
-    file = written(path)
-    path.chmod(0o400)
-    path.parent.chmod(0o500)
-    try:
-        assert file.profile() == CASE
-        if os.geteuid():
+def test_a_file_that_cannot_be_written_is_read() -> None:
+    with tempfile.TemporaryDirectory() as name:  # in a place that others may enter
+        folder = Path(name)
+        file = written(folder / "p.memtui")
+        (folder / "p.memtui").chmod(0o444)
+        folder.chmod(0o555)
+
+        def read() -> None:
+            assert file.profile() == CASE
             with pytest.raises(UserError, match="cannot be written"):
                 file.add(CASE.samples)
-    finally:
-        path.parent.chmod(0o700)
+
+        done = ran_as_nobody(read)
+        folder.chmod(0o755)
+    assert done
 
 
 def test_a_log_that_cannot_be_folded_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

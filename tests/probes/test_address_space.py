@@ -224,6 +224,21 @@ def test_memory_that_two_processes_of_a_tree_use_is_counted_once(program, togeth
     assert told == [f"pid {target.sharer} uses the memory of pid {target.pid} (CLONE_VM): it is counted there, once"]
 
 
+def test_what_two_processes_touch_in_one_memory_is_counted_once(program):
+    """Both touch the same pages all the time, and map nothing."""
+    with shared(program, "toucher", TOUCHED) as target:
+        rss_bytes = psutil.Process(target.pid).memory_info().rss
+        stream = sample(target.pid, 1.5, interval_ns=50_000_000)
+    windows = stream.of_pid(target.pid)[1:]
+    first = target.address >> 12
+    assert len(windows) > 4
+    for window in windows:
+        assert abs(window.rss_bytes - rss_bytes) < 0.1 * rss_bytes, "and not twice as much"
+        touched = window.pages.pages()
+        assert int(((touched >= first) & (touched < first + TOUCHED)).sum()) == TOUCHED
+        assert window.pages.size_bytes <= rss_bytes
+
+
 def test_who_has_a_memory_of_its_own_is_no_sharer_any_more(monkeypatch):
     """As every child of posix_spawn: until its exec it uses the memory of its parent."""
     sharers, first, again = Sharers(), *(Subject(os.getpid(), os.pidfd_open(os.getpid()), 0) for _ in range(2))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import many_mappings
 from benchmarks.many_mappings import PART_MIB, allowing, record
 from memtui.core.errors import UserError
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
@@ -436,6 +437,18 @@ def test_of_one_that_really_has_more_mappings_there_are_samples_in_little_memory
     assert not any(window["paused_ns"] for window in windows)
     assert all(window["rss_bytes"] > 1 << 20 and window["cpu_ns"] for window in windows)
     assert all(0 < use.peak_bytes < PART_MIB << 20 for use in uses.values()), uses
+
+
+@needs_tracker
+def test_of_one_that_really_has_more_mappings_no_stall_is_long(tmp_path):
+    """By its own clock, less the time in which it waited for a CPU."""
+    try:
+        with many_mappings.target(MOST_MAPPINGS + 5000, tmp_path) as program:
+            program.stalls()
+            record(program.pid, tmp_path / "s.memtui", 2)
+            assert program.stalls().awake_ms < DEFAULT_MAX_PAUSE_NS / MS
+    except OSError as error:
+        pytest.skip(f"vm.max_map_count may not be raised here: {error.strerror}")
 
 
 def waited_ns(*pids: int) -> int:

@@ -537,12 +537,13 @@ def test_an_answer_that_comes_late_is_believed(monkeypatch, counter, stops):
             counter.assert_stands()
 
 
-def test_kill_9_at_any_moment_frees_the_target():
+@pytest.mark.parametrize(("threads", "kills"), [(4, 30), pytest.param(500, 10, marks=pytest.mark.slow)])
+def test_kill_9_at_any_moment_frees_the_target(threads, kills):
     need_root()
-    counter = Counter(4)
+    counter = Counter(threads)
     chance = random.Random(5)
     try:
-        for _ in range(30):
+        for _ in range(kills):
             victim = subprocess.Popen(
                 [sys.executable, "-c", _PAUSES_FOR_EVER, str(counter.pid)], stdout=subprocess.PIPE
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import platform
 import signal
 import subprocess
@@ -22,10 +23,10 @@ from tests.support.streams import Stream, sample
 
 pytestmark = pytest.mark.real_clock
 
-# Sleeps and touches until its standard input is closed, or for so many seconds. The filter kills where the kernel goes
-# on with an interrupted sleep.
+# Sleeps and touches until its standard input is closed, or for so many seconds. The filter kills, or answers with an
+# error, where the kernel goes on with an interrupted sleep.
 _SLEEPER = """
-import ctypes, os, select, struct, sys, threading, time
+import ctypes, errno, os, select, struct, sys, threading, time
 kind, seconds = sys.argv[1], float(sys.argv[2])
 libc = ctypes.CDLL(None, use_errno=True)
 def install(restart):
@@ -42,10 +43,12 @@ def work(seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end and not select.select([0], [], [], 0)[0]:
         memory[:: 4096] = b"1" * 256
-        libc.usleep(10000)  # relative: time.sleep has a deadline, and begins anew
+        # relative: time.sleep has a deadline, and begins anew
+        if libc.usleep(10000): sys.exit(ctypes.get_errno())
 if kind == "many groups": os.setgroups(range(1, 20001))  # its status file has 100 kB
 if kind in ("harmless", "many groups"): install(0x7FFF0000)
 if kind == "deadly": kill()
+if kind == "refusing": install(0x50000 | errno.EPERM)  # SECCOMP_RET_ERRNO
 if kind == "in a thread":
     there = threading.Event()
     def run(): kill(); there.set(); work(seconds)
@@ -93,7 +96,7 @@ def told(stream: Stream) -> list[str]:
 
 
 @needs_tracker
-@pytest.mark.parametrize("kind", ["plain", "harmless", "deadly", "in a thread", "later"])
+@pytest.mark.parametrize("kind", ["plain", "harmless", "deadly", "refusing", "in a thread", "later"])
 def test_a_target_under_a_filter_is_not_paused_and_lives(kind):
     with sleeper(kind) as (target, pid):
         stream = sample(pid, 2.5)
@@ -119,12 +122,13 @@ def test_a_target_under_a_filter_is_not_paused_and_lives(kind):
 
 
 @needs_tracker
-def test_with_pause_it_is_held_whatever_becomes_of_it():
-    """The filter of these tests does what is feared."""
-    with sleeper("deadly") as (target, pid):
+@pytest.mark.parametrize(("kind", "code"), [("deadly", -signal.SIGSYS), ("refusing", errno.EPERM)])
+def test_with_pause_it_is_held_whatever_becomes_of_it(kind, code):
+    """The filters of these tests do what is feared."""
+    with sleeper(kind) as (target, pid):
         stream = sample(pid, 3, hold_filtered=True)
         end(target)
-        assert target.wait(10) == -signal.SIGSYS
+        assert target.wait(10) == code
     (line,) = told(stream)
     assert line.endswith("it is paused all the same (--pause; --no-pause holds nobody)")
 

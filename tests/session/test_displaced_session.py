@@ -87,6 +87,32 @@ def test_a_recording_ends_at_once_and_says_why(displace: Callable[[Path], None],
             assert reader.end.kind == "displaced"
 
 
+def test_it_ends_at_once_however_far_its_windows_are_apart(tmp_path):
+    path = tmp_path / "s.memtui"
+    with subprocess.Popen(["sleep", "120"]) as target:
+        recording = start("record", target.pid, "--tracker", "rss", "--interval", "60", "-o", path)
+        try:
+            while not begun(path):
+                assert recording.poll() is None
+                time.sleep(0.2)
+            deleted(path)
+            _, err = recording.communicate(timeout=20)  # the first window would end after a minute
+        finally:
+            recording.kill()
+            target.kill()
+    assert recording.returncode == 1
+    assert f"{path}: was moved or deleted while it was recorded" in err
+
+
+def begun(path: Path) -> bool:
+    """Whether what a recording began with is committed."""
+    try:
+        with closing(Session(path)) as reader:
+            return reader.hello.target.pid > 0
+    except SessionError:
+        return False
+
+
 def test_a_session_in_its_place_is_left_alone(tmp_path):
     writer = SessionWriter(tmp_path / "s.memtui")
     assert writer.displaced() == ""

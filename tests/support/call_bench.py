@@ -17,9 +17,6 @@ from typing import Any
 from memtui.core.errors import BAD_INPUT
 from tests.support.wrong_calls import Call
 
-NOBODY = 65534
-
-
 SECONDS = 10.0
 
 

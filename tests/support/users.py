@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 
 from tests.support.live import pattern_argv
 
+NOBODY = 65534
 PASSWORD = "correct horse 7"
 _DROP_IN = Path("/etc/sudoers.d")
 GATE = "MEMTUI_GATE"  # .ci/run sets it: what needs another user may not be left out there
@@ -62,6 +63,25 @@ class User:
 
     def memtui(self, *words: object, **more: Any) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-m", "memtui", *words, **more)
+
+
+def ran_as_nobody(run: Callable[[], object]) -> bool:
+    """Run a function in a child process, as nobody where this is root; return whether it raised nothing."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setresgid(NOBODY, NOBODY, NOBODY)
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+            run()
+            code = 0
+        except BaseException as error:
+            os.write(2, f"{type(error).__name__}: {error}\n".encode())
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def unless_gate(why: str) -> str:

@@ -239,9 +239,11 @@ def _by_hand(place: Path, rights: bool) -> Iterator[Call]:
     yield call("breakdown", str(place / "rnn.log"), "--to", "svg", says="-o DIR")
     yield call("tune", "fcReLu", "--grid", "batch_size=50", "--jobs", "0", says="--jobs")
     saving = ("train", "fcReLu", "--no-tui", "--set", "save_model=true", "--set")
+    tuning = ("tune", "fcReLu", "--grid", "batch_size=50,60", "--set", "save_model=true", "--set")
     restoring = ("train", "fcReLu", "--no-tui", "--set", "restore_model=true", "--set")
     for name in ("folder", "full/file/x", "pipe", *(("closed/x", "sealed/x") if rights else ())):
         yield call(*saving, f"save_model_path={place / name}", says=name)
+        yield call(*tuning, f"save_model_path={place / name}", says=name)
         yield call("bench", "db", "export", str(place / name), "--db", database, says=name)
     for name in ("folder", "pipe", "none", "device", *(("closed/x", "secret") if rights else ())):
         yield call(*restoring, f"restore_model_path={place / name}", says=name)
