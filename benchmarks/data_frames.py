@@ -27,11 +27,13 @@ for _ in range(2):
     print((time.perf_counter_ns() - begin_ns) / 1e9)
 """
 _PAGES = """
-import resource, sys, pandas, pyarrow, memtui
-before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+import sys, pandas, pyarrow, memtui
+def peak_kib():  # ru_maxrss has that of the parent, too
+    return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0])
+before_kib = peak_kib()
 with memtui.open(sys.argv[1]) as session:
-    {}
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib) / 1024)
+    ...
+print((peak_kib() - before_kib) / 1024)
 """
 _STREAMED = (
     "print(sum(part.num_rows for part in pyarrow.RecordBatchReader.from_stream(session.pages)), file=sys.stderr)"
@@ -45,13 +47,13 @@ def measure(run: Run) -> Iterator[Row]:
     first, again = zip(*([_printed(_WINDOWS, path) for _ in range(times + 1)][1:]), strict=True)
     yield row("open a long session, and its windows in a data frame", again, "s", WINDOWS_S)
     yield row("... the first time, when memtui imports what that takes", first, "s")
-    yield row("its pages a part at a time: memory", _printed(_PAGES.format(_STREAMED), path), "MiB", STREAM_MIB)
-    yield row("... and as a data frame", _printed(_PAGES.format("session.pages.to_pandas()"), path), "MiB")
+    yield row("its pages a part at a time: memory", _printed(_PAGES.replace("...", _STREAMED), path), "MiB", STREAM_MIB)
+    yield row("... and as a data frame", _printed(_PAGES.replace("...", "session.pages.to_pandas()"), path), "MiB")
 
 
-def _printed(program: str, *words: object) -> list[float]:
+def _printed(program: str, *argv: object) -> list[float]:
     """Return the numbers that a program prints."""
-    command = [sys.executable, "-c", program, *map(str, words)]
+    command = [sys.executable, "-c", program, *map(str, argv)]
     return [
         float(line) for line in subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 import time
@@ -81,15 +82,24 @@ def measure(run: Run) -> Iterator[Row]:
             continue
         size = () if program.mib is None else (program.mib,)
         command = command_of(program.name, FOR_EVER, *size, folder=run.folder)
-        blocks = twins.blocks(command, run.folder, program.begin_s, 1 if run.quick else 4, quick=run.quick)
-        losses = twins.losses_percent(blocks)
-        estimates = [block.lost_percent for block in blocks if block.lost_percent is not None]
-        say(f"{name}: {losses} %, estimated {estimates}")
-        all_losses += losses
-        yield row(f"{name} slowed down, default options", losses, "%", LIMIT_PERCENT)
-        yield row("... as memtui estimates it", estimates, "%")
+        yield from _slow_down(run, name, command, program.begin_s, all_losses)
         yield from _windows(command, run.folder, program.begin_s, program.spacing, QUICK_S if run.quick else WINDOWS_S)
     yield row("all of them slowed down, default options", all_losses, "%", LIMIT_PERCENT)
+
+
+def _slow_down(run: Run, name: str, command: list[str], begin_s: float, all_losses: list[float]) -> Iterator[Row]:
+    """Measure how much slower a program gets than its twin, and add that to all losses."""
+    if len(os.sched_getaffinity(0)) < 2:
+        yield Row(f"{name} slowed down, default options", failed="twins need two CPUs")
+        return
+    blocks = twins.blocks(command, run.folder, begin_s, 1 if run.quick else 4, quick=run.quick)
+    losses = twins.losses_percent(blocks)
+    estimates = [block.lost_percent for block in blocks if block.lost_percent is not None]
+    say(f"{name}: {losses} %, estimated {estimates}")
+    all_losses += losses
+    yield row(f"{name} slowed down, default options", losses, "%", LIMIT_PERCENT)
+    yield row("... as memtui estimates it", estimates, "%")
+    yield row("... windows in the 30 s of a block that count", [block.windows for block in blocks], "")
 
 
 def command_of(name: str, *words: object, folder: Path) -> list[str]:

@@ -1,8 +1,9 @@
-"""How much slower a program gets while it is recorded with the default options, told from a twin of it.
+"""How much slower a program gets while it is recorded with the default options, against a twin of it.
 
 The speed of a shared machine changes by more from one minute to the next than memtui costs. So two copies of a program
 run, each on a CPU of its own. One is recorded by a memtui on the same CPU, where all that it costs falls on that copy;
 the other one says how fast the machine is meanwhile. Then they change roles: what differs between CPUs cancels, too.
+That memtui has one CPU, which the program keeps busy, is the worst case: it counts its own CPU time as lost.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benchmarks.run import memtui
 from benchmarks.window_cost import Steps, listening
 from memtui.session.session import Session
 
-BEGIN_S = 10.0  # of a recording: from then on it keeps its budget
+SETTLE_S = 10.0  # of a recording: from then on it keeps its budget
 BLOCK_S, QUICK_BLOCK_S = 40.0, 14.0
 
 
@@ -36,11 +37,13 @@ class Block:
     Attributes:
         recorded: which one, 0 or 1.
         per_second: steps of each.
-        lost_percent: of its time, as memtui estimates it; None where it did not.
+        windows: how many ended in the time that counts; 0: it cost nothing then but memtui's rest.
+        lost_percent: of its time, as memtui estimates it; None where it could not.
     """
 
     recorded: int
     per_second: tuple[float, float]
+    windows: int
     lost_percent: float | None
 
 
@@ -56,11 +59,9 @@ class Twin:
 def blocks(command: Sequence[str], folder: Path, begin_s: float, pairs: int, *, quick: bool = False) -> list[Block]:
     """Run the twins, ``begin_s`` of which is their start, and record each of them ``pairs`` times for 40 s.
 
-    ``command`` prints a line on standard error for each step. Raises RuntimeError with fewer than two CPUs.
+    ``command`` prints a line on standard error for each step. Raises RuntimeError where a twin makes no steps.
     """
     cpus = sorted(os.sched_getaffinity(0))[:2]
-    if len(cpus) < 2:
-        raise RuntimeError("twins need two CPUs")
     block_s, result = QUICK_BLOCK_S if quick else BLOCK_S, []
     with ExitStack() as stack:
         both = [stack.enter_context(_twin(command, cpu)) for cpu in cpus]
@@ -98,22 +99,26 @@ def _twin(command: Sequence[str], cpu: int) -> Iterator[Twin]:
 
 def _block(twins: Sequence[Twin], recorded: int, path: Path, block_s: float) -> Block:
     path.unlink(missing_ok=True)
-    twin, began_s = twins[recorded], time.monotonic()
+    twin, counted_s = twins[recorded], time.monotonic() + SETTLE_S
     argv = ["taskset", "-c", str(twin.cpu), *memtui("record", twin.pid, "-o", path, "--duration", block_s)]
-    nowhere = subprocess.DEVNULL
-    child = subprocess.Popen(argv, stdin=nowhere, stdout=nowhere, stderr=nowhere, env=environment())
-    time.sleep(block_s)
-    begin_s, end_s = began_s + BEGIN_S, time.monotonic()
-    rates = [_rate(one.steps, begin_s, end_s) for one in twins]
-    if child.wait(60):
-        raise RuntimeError(f"memtui record exited with {child.returncode}")
+    quiet = subprocess.DEVNULL
+    child = subprocess.Popen(argv, stdin=quiet, stdout=quiet, stderr=quiet, env=environment())
+    try:
+        time.sleep(block_s)
+        end_s = time.monotonic()
+        rates = [_rate(each.steps, counted_s, end_s) for each in twins]
+        if child.wait(60):
+            raise RuntimeError(f"memtui record exited with {child.returncode}")
+    finally:
+        child.kill()
+        child.wait()
     reader = Session(path)
     samples = reader.samples
     reader.close()
-    inside = (samples.end_ns >= begin_s * 1e9) & (samples.end_ns <= end_s * 1e9)
+    inside = (samples.end_ns >= counted_s * 1e9) & (samples.end_ns <= end_s * 1e9)
     lost_ns = samples.lost_ns[inside]
-    lost = None if not len(lost_ns) or np.isnan(lost_ns).any() else float(lost_ns.sum() / (end_s - begin_s) / 1e7)
-    return Block(recorded, (rates[0], rates[1]), lost)
+    lost = None if np.isnan(lost_ns).any() else float(lost_ns.sum() / (end_s - counted_s) / 1e7)
+    return Block(recorded, (rates[0], rates[1]), len(lost_ns), lost)
 
 
 def _rate(steps: Steps, begin_s: float, end_s: float) -> float:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from memtui.core.page_set import PageSet
-from memtui.reports.export.parquet import Row
-from memtui.reports.export.tables import TABLES
+from memtui.reports.export.tables import TABLES, Row
 from memtui.reports.source import ReportSource
 from memtui.session.blobs import UNKNOWN_BYTES
 

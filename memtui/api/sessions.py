@@ -14,8 +14,7 @@ from memtui.api.session_rows import OWN_TABLES, Rows, keys_of, longer_windows
 from memtui.api.table import Column, Part, Table, session_columns
 from memtui.api.window_pages import Pages, WindowPages, pages_of_window
 from memtui.core.errors import UserError
-from memtui.reports.export.parquet import Row
-from memtui.reports.export.tables import TABLES
+from memtui.reports.export.tables import TABLES, Row
 from memtui.reports.redact import open_source
 from memtui.reports.reuse_summary import DistanceBounds, distance_bounds, exact_reuse
 from memtui.reports.source import ReportSource
@@ -78,6 +77,8 @@ class Tables:
 
         Raises UserError for a name that no table has.
         """
+        if name == "pages":
+            return self.pages
         return Table(name, *self._columns_and_parts(name))
 
     def _columns_and_parts(self, name: str) -> tuple[list[Column], list[Part]]:
@@ -263,7 +264,8 @@ class Tables:
     def pages(self) -> Pages:
         """The runs of touched pages of each window. Long: a window has some hundred to some ten thousand.
 
-        ``session.pages(3)`` has the pages of window 3 as an array.
+        ``session.pages(3, pid)`` are the pages of one process in window 3, of the one that touched most unless it is
+        given; ``.as_array()`` says where they lie.
 
         >>> with memtui.open("run.memtui") as session:
         ...     next(iter(session.pages))

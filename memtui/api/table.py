@@ -13,7 +13,8 @@ import numpy as np
 from memtui.core.errors import UserError
 from memtui.core.units import duration
 from memtui.reports.export.columns import INSTANTS, Kind, kind_of
-from memtui.reports.export.parquet import Row, record_batches
+from memtui.reports.export.parquet import record_batches
+from memtui.reports.export.tables import Row
 
 if TYPE_CHECKING:
     import pandas

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from memtui.reports.source import ReportSource
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowPages:
-    """The pages that a process touched in a window; ``len`` counts them.
+    """The pages of any size that a process touched in a window; ``len`` counts them.
 
     Attributes:
         sample: the number of the window.
@@ -27,13 +27,19 @@ class WindowPages:
     sample: int
     pid: int
     size_bytes: int
-    _pages: PageSet
+    _pages: PageSet = field(repr=False)
 
     def __len__(self) -> int:
         return self._pages.touch_count
 
     def as_array(self) -> NDArray[np.uint64]:
-        """Return where they lie: u8[n, 2], the first address of each run of pages, and the first one after it."""
+        """Return where they lie: u8[n, 2], the first address of each run of pages, and the first one after it.
+
+        >>> with memtui.open("run.memtui") as session:
+        ...     ranges = session.pages(0, 4242).as_array()
+        >>> (ranges[:, 1] - ranges[:, 0]).tolist()  # bytes of each run
+        [32768, 262144]
+        """
         runs = [(start, end) for start, end, _ in self._pages.runs()]
         return np.array(sorted(runs), np.uint64).reshape(-1, 2)
 
@@ -52,9 +58,8 @@ class Pages(Table):
 
         >>> with memtui.open("run.memtui") as session:
         ...     pages = session.pages(0)
-        >>> ranges = pages.as_array()
-        >>> pages.pid, (ranges[:, 1] - ranges[:, 0]).tolist()  # bytes of each run
-        (4242, [32768, 262144])
+        >>> pages.pid, len(pages), pages.size_bytes
+        (4242, 72, 294912)
 
         Args:
             window: its number, the column ``sample`` of other tables.
@@ -76,7 +81,8 @@ def pages_of_window(source: ReportSource, window: int, pid: int | None) -> Windo
             by_pid.setdefault(process.pid, []).append(pages)
     if not by_pid:
         whose = "" if pid is None else f" of process {pid}"
-        raise UserError(f"{source.title}: no pages{whose} are stored in window {window}")
+        why = source.hello.pages.reason
+        raise UserError(f"{source.title}: no pages{whose} are stored in window {window}{f': {why}' if why else ''}")
     each = [(union(sets), number) for number, sets in by_pid.items()]
-    most, number = max(each, key=lambda pair: pair[0].touch_count)
+    most, number = max(each, key=lambda pair: pair[0].size_bytes)
     return WindowPages(window, number, most.size_bytes, most)

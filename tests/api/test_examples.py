@@ -16,6 +16,7 @@ from memtui.api.recording import Recording
 from memtui.api.results import Profile
 from memtui.api.sessions import Tables
 from memtui.api.table import Table
+from memtui.api.window_pages import Pages, WindowPages
 from memtui.bench.store import Database
 from memtui.training.tune.grid import from_options
 from memtui.training.tune.results import TuneRow, create_results
@@ -31,8 +32,8 @@ FUNCTIONS = (
     *(memtui.open, memtui.open_bench, memtui.open_tune, memtui.open_profile, memtui.record, memtui.trace, memtui.mark),
     *(memtui.backward, importlib.import_module("memtui.bench").run, importlib.import_module("memtui.placement").solve),
 )
-CLASSES = (Tables, Table, Plots)
-WITHOUT = {"close", "show_working_set"}
+CLASSES = (Tables, Table, Plots, WindowPages)
+WITHOUT = {"close", "show_working_set", "sample", "pid", "size_bytes"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -45,6 +46,7 @@ PUBLIC = {
     **{f"{each.__module__}.{each.__name__}": each for each in FUNCTIONS},
     **{f"{kind.__name__}.{name}": value for kind in CLASSES for name, value in documented(kind).items()},
     **{kind.__name__: kind for kind in (Table, Profile, Recording)},
+    "Pages.__call__": Pages.__call__,
 }
 
 

@@ -21,6 +21,7 @@ with memtui.open("run.memtui", redact=True) as session:
     frame = session.windows.to_pandas()
     columns: tuple[str, ...] = session.table("samples").columns
     count: int = len(session.pages)
+    first: int = int(session.pages(0).as_array()[0, 0])
     for row in session.marks:
         text: object = row["text"]
     share = session.heatmap(bins=(10, 20), pid=1).share.mean()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 import memtui
 from memtui.api.window_pages import Pages, WindowPages
 from memtui.core.errors import UserError
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Window
 from memtui.session.session import Session
 from tests.support.hostile_sessions import small_stream
 from tests.support.sessions import write_session
@@ -18,7 +21,25 @@ from tests.support.sessions import write_session
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory) -> Path:
-    return write_session(tmp_path_factory.mktemp("api") / "s.memtui", small_stream())
+    """A session in which another process touches more in each second window: 4242 in those with even numbers."""
+
+    def stream():
+        for message in small_stream():
+            if isinstance(message, Window):
+                less = message.sample % 2
+                first, second = message.processes
+                parts = [replace(each, pages=half(each.pages)) if each is (first, second)[1 - less] else each
+                         for each in (first, second)]  # fmt: skip
+                message = replace(message, processes=tuple(parts))
+            yield message
+
+    return write_session(tmp_path_factory.mktemp("api") / "s.memtui", stream())
+
+
+def half(pages: PageSet) -> PageSet:
+    """Return the first half of some pages."""
+    numbers = pages.pages()
+    return PageSet.from_pages(numbers[: len(numbers) // 2])
 
 
 @pytest.mark.parametrize("pid", [4242, 4243])
@@ -43,10 +64,11 @@ def test_they_are_those_of_the_session(path, pid):
 
 def test_without_a_process_they_are_of_the_one_that_touched_most(path):
     with memtui.open(path) as session:
-        each = [session.pages(2, pid) for pid in (4242, 4243)]
-        most = session.pages(2)
-        assert len(most) == max(map(len, each))
-        assert np.array_equal(most.as_array(), each[[4242, 4243].index(most.pid)].as_array())
+        for window, pid in ((2, 4242), (3, 4243)):
+            most = session.pages(window)
+            assert most.pid == pid
+            assert np.array_equal(most.as_array(), session.pages(window, pid).as_array())
+            assert len(most) > len(session.pages(window, 8485 - pid))
 
 
 def test_what_is_not_there_is_said(path, tmp_path):

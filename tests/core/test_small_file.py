@@ -17,10 +17,10 @@ from memtui.bench.store import Database
 from memtui.cli.parser import build_parser
 from memtui.core.argtypes import leaves_of
 from tests.support.bench_database import add, row
-from tests.support.call_bench import NOBODY, Bench, fork_servers, listing, wrong_with
+from tests.support.call_bench import Bench, fork_servers, listing, wrong_with
 from tests.support.placement_profiles import written
 from tests.support.sessions import messages, write_session
-from tests.support.users import why_no_fork
+from tests.support.users import NOBODY, why_no_fork
 from tests.support.wrong_calls import Call, base_of, is_input, make_place
 
 MARKER = "the-line-of-root"

@@ -40,7 +40,7 @@ CHOSEN = {
     "end_to_end/test_killed.py": "",
     "probes/test_damon.py": "real_kernel",
 }
-LEAST_PASSED = 40
+LEAST_PASSED = 70
 SET_UP = """
 uname -r
 mkdir -p /tmp/disk

@@ -46,16 +46,16 @@ def bench(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_loss_is_told_from_twins_whatever_the_machine_does():
+def test_a_loss_is_measured_against_a_twin_whatever_the_machine_does():
     """The recorded one makes 2 % fewer steps; the second CPU is slower, and all of the machine is in later blocks."""
     measured = []
     for number, recorded in enumerate((0, 1, 1, 0, 0, 1)):
         speed = 100 * 0.7**number
         rates = [speed, 0.8 * speed]
         rates[recorded] *= 0.98
-        measured.append(twins.Block(recorded, (rates[0], rates[1]), None))
+        measured.append(twins.Block(recorded, (rates[0], rates[1]), 1, None))
     assert twins.losses_percent(measured) == pytest.approx([2.0] * 3)
-    swapped = [twins.Block(1 - block.recorded, block.per_second, None) for block in measured]
+    swapped = [twins.Block(1 - block.recorded, block.per_second, 1, None) for block in measured]
     assert twins.losses_percent(swapped) == pytest.approx([100 * (1 - 1 / 0.98)] * 3)
 
 

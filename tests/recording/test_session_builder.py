@@ -11,7 +11,7 @@ import pytest
 from memtui.analysis.access_counts import TouchTally
 from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Process, ProcessWindow, Status, Vma, VmaTable, Window
-from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.recording.recorder.session_builder import REPORTERS, SessionBuilder
 from memtui.session import connection
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
@@ -273,36 +273,18 @@ def test_cursor_on_processes_that_ended_shows_their_ranges(followed):
     reader.close()
 
 
-def test_what_programs_reported_is_forgotten_with_them(tmp_path):
+def test_of_many_programs_that_report_the_last_ones_are_held(tmp_path):
     recording = Following(tmp_path / "s.memtui")
-    for _ in range(50):
-        recording.step()
-        for key in recording.alive:
-            pid = 4242 if key == 1 else 5000 + key
-            recording.builder.add(replace(learning(), pid=pid))
-            recording.builder.add(replace(allocation_step(layer_types={"features.0": "Conv2d"}), pid=pid))
-    for held in (recording.builder._about, recording.builder._layer_types, recording.builder._pids):
-        assert 4242 in held or 1 in held
-        assert len(held) <= 1 + EACH * (LIVES + 3)
-
-
-def test_a_program_with_the_number_of_one_that_ended_has_layers_of_its_own(tmp_path):
-    recording = Following(tmp_path / "s.memtui")
-    recording._begin(2)
-    for sample in range(8):
-        start_ns = sample * INTERVAL_NS
-        if sample == 6:
-            recording.builder.add(Process(3, 5002, 4242, 3, 0, "another", "child"))
-            recording.builder.add(VmaTable(3, sample, vmas(3)))
-        keys = (1, 2) if sample < 2 else (1, 3) if sample >= 6 else (1,)
-        windows = tuple(window(key, sample) for key in keys)
-        recording.builder.add(Window(sample, start_ns, start_ns + INTERVAL_NS, INTERVAL_NS, 0, windows))
-        if sample in (1, 7):
-            types = {"features.0": "Conv2d"} if sample == 1 else {"fc": "Linear"}
-            recording.builder.add(replace(allocation_step(layer_types=types), pid=5002))
+    count = 2 * REPORTERS
+    for pid in range(1, count + 1):
+        recording.builder.add(replace(learning(), pid=pid))
+        for types in ({"features.0": "Conv2d"}, {"fc": "Linear"}):
+            recording.builder.add(replace(allocation_step(layer_types=types), pid=pid))
+    assert len(recording.builder._about) == len(recording.builder._layer_types) == REPORTERS
     recording.writer.close()
     with closing(Session(tmp_path / "s.memtui")) as reader:
-        assert reader.allocations.layer_types(5002) == {"fc": "Linear"}
+        for pid in (1, count):
+            assert reader.allocations.layer_types(pid) == {"features.0": "Conv2d", "fc": "Linear"}
 
 
 def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):

@@ -105,7 +105,7 @@ def test_it_ends_at_once_however_far_its_windows_are_apart(tmp_path):
 
 
 def begun(path: Path) -> bool:
-    """Whether what a recording began with is committed."""
+    """Return whether what a recording began with is committed."""
     try:
         with closing(Session(path)) as reader:
             return reader.hello.target.pid > 0

@@ -98,7 +98,7 @@ def why_not() -> str:
     for program in ("sudo", "useradd", "userdel", "chpasswd", "setpriv", "visudo"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     reach = [*nobody, sys.executable, "-I", "-c", "import memtui.cli.main"]
     if subprocess.run(reach, capture_output=True, cwd="/", check=False).returncode:
         return "another user cannot reach this interpreter or this checkout"
@@ -111,7 +111,7 @@ def why_no_fork() -> str:
     if not why:
         # An interpreter that cannot reach its own library may find another one.
         ours = [sys.executable, "-I", "-c", "import sys; sys.exit(sys.base_prefix != sys.argv[1])", sys.base_prefix]
-        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         if subprocess.run([*nobody, *ours], capture_output=True, cwd="/", check=False).returncode:
             why = "another user cannot reach the library of this interpreter"
     return unless_gate(why)

@@ -13,6 +13,7 @@ from memtui.analysis.access_counts import SUMMED_SAMPLES
 from memtui.analysis.fast_numpy import whole_sum
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.vma_filter import Filter, parse_filter
+from memtui.core.lru_cache import LruCache
 from memtui.core.samples import (
     SHARED_UNKNOWN,
     End,
@@ -50,6 +51,8 @@ from memtui.session.tables.tensors import LayerTypesRecord, ranges_record
 from memtui.session.tables.training import ProgressDeviceRecord, progress_record
 from memtui.session.writer import SessionWriter
 
+REPORTERS = 256  # programs of which is held what they reported last: of an earlier one it is written anew
+
 
 class UnsupportedRequest(Exception):
     """The stream cannot provide what was requested; the text says why."""
@@ -68,9 +71,8 @@ class SessionBuilder:
         self._histogram = ReuseHistogram()
         self._row_numbers = itertools.count(1)  # of VMAs
         self._reported_ids = itertools.count()
-        self._pids: dict[int, int] = {}  # of the processes that are observed
-        self._about: dict[int, LearningAboutRecord] = {}  # what is trained, by pid
-        self._layer_types: dict[int, dict[str, str]] = {}  # by pid
+        self._about: LruCache[int, LearningAboutRecord] = LruCache(REPORTERS)  # what is trained, by pid
+        self._layer_types: LruCache[int, dict[str, str]] = LruCache(REPORTERS)  # by pid
         self._absent_power: dict[tuple[str, str, str], str] = {}
         self._gpu_memory: dict[int, GpuMemory | GpuUse] = {}  # as last written, by process
         self._gpu_use: dict[int, GpuMemory | GpuUse] = {}
@@ -88,7 +90,6 @@ class SessionBuilder:
                 self._add_hello(message)
             case Process():
                 self.began = True
-                self._pids[message.key] = message.pid
                 if self.limits:
                     self.limits.add_process(message.key)
                 command = self._fit_to_keep(message.command)
@@ -157,9 +158,9 @@ class SessionBuilder:
             elif isinstance(message, LearningProgress):
                 points, about = learning_records(self._reported_ids, message), about_record(message)
                 self._writer.insert(points)
-                if self._about.get(message.pid) != about:
+                if message.pid not in self._about or self._about[message.pid] != about:
                     self._writer.insert([about])
-                    self._about[message.pid] = about
+                    self._about.put(message.pid, about)
             else:
                 progress = progress_record(next(self._reported_ids), message)
                 self._writer.insert([progress])
@@ -171,9 +172,12 @@ class SessionBuilder:
 
     def _add_layer_types(self, pid: int, types: dict[str, str]) -> None:
         """Store classes of layers where a step names some that no step before did."""
-        by_module = self._layer_types.setdefault(pid, {})
+        by_module: dict[str, str] = {}
+        if pid in self._layer_types:
+            by_module = self._layer_types[pid]
         if not types.items() <= by_module.items():
-            by_module |= types
+            by_module = by_module | types
+            self._layer_types.put(pid, by_module)
             self._writer.insert([LayerTypesRecord(pid, json.dumps(by_module, separators=(",", ":")))])
 
     def keep_limits(self) -> None:
@@ -255,11 +259,6 @@ class SessionBuilder:
             seen.store_rest(sample)
             self._gpu_memory.pop(process, None)
             self._gpu_use.pop(process, None)
-            # Its number may be given to another program, whose layers are others; one that goes on is written anew.
-            pid = self._pids.pop(process, None)
-            if pid is not None:
-                self._about.pop(pid, None)
-                self._layer_types.pop(pid, None)
         self._absent = absent & self._observed.keys()
 
     def _add_process(self, sample: int, process: ProcessWindow) -> int | None:

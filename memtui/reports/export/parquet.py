@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memtui.core.errors import UserError
 from memtui.reports.export.columns import Kind, kind_of
-from memtui.reports.export.tables import TABLES, meta, unit_of
+from memtui.reports.export.tables import TABLES, Row, meta, unit_of
 from memtui.reports.source import ReportSource
 
 if TYPE_CHECKING:
     import pyarrow
 
-Row = tuple[Any, ...]
 ROWS_PER_BATCH = 1 << 16
 
 

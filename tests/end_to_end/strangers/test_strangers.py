@@ -179,17 +179,20 @@ def measured(samples: SampleArrays, at: int) -> bool:
 def windows_as_known(reader: Session, program: Program, steps_ns: list[int]) -> int:
     """Assert that the working set of windows with whole steps is what is known of the program; return their count."""
     samples = reader.samples
-    count = 0
+    count, missed = 0, []
     for at in range(len(samples)):
         begin_ns, end_ns = int(samples.start_ns[at]), int(samples.end_ns[at])
         whole = bisect_right(steps_ns, end_ns) - bisect_left(steps_ns, begin_ns) - 1
         if whole < program.whole_steps or not measured(samples, at):
             continue
         exact = samples.status[at] == "ok"
-        assert (samples.wss_bytes if exact else samples.wss_high_bytes)[at] >= program.least_bytes, f"sample {at}"
+        assert not exact or samples.wss_bytes[at] >= program.least_bytes, f"sample {at}"
+        if not exact and samples.wss_high_bytes[at] < program.least_bytes:
+            missed.append(at)
         if exact and program.most_beside_bytes is not None and steps_ns[0] <= begin_ns <= end_ns <= steps_ns[-1]:
             assert samples.wss_bytes[at] <= program.least_bytes + program.most_beside_bytes, f"sample {at}"
         count += 1
+    assert len(missed) <= 1 + count // 10, "an interval of 95 % misses one time in 40"
     return count
 
 
@@ -243,10 +246,16 @@ def test_a_program_does_what_it_does_and_the_numbers_hold(program, with_twin, tm
         assert reader.hello.tracker == "pagetable"
         assert np.isfinite(samples.lost_ns).all()
         steps_ns = [int(ns) for ns in re.findall(r"^step \d+ at (\d+)$", errors, re.M)]
-        # Of a program that starts for as long as it makes steps, no window need have a whole one.
-        enough_ns = steps_ns[program.whole_steps]
-        later = [at for at in range(len(samples)) if measured(samples, at) and samples.end_ns[at] > enough_ns]
-        assert windows_as_known(reader, program, steps_ns) or not with_twin or not later
+        # A window has whole steps if it is longer than these and lies among them; there need be no such window of a
+        # program that starts for as long as it makes steps, or beside others that take the CPU.
+        least_ns = (program.whole_steps + 1) * max(np.diff(steps_ns))
+        wide = [
+            at
+            for at in range(len(samples))
+            if measured(samples, at)
+            and min(samples.end_ns[at], steps_ns[-1]) - max(samples.start_ns[at], steps_ns[0]) > least_ns
+        ]
+        assert windows_as_known(reader, program, steps_ns) or not with_twin or not wide
     reader.close()
 
 
