@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +26,10 @@ from hypothesis import settings
 # Threads of torch and numpy that wait for one another sleep and do not spin: several workers share few CPUs. What tests
 # start inherits this. Set before either library is loaded.
 os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
+
+# What a shell runs in the background ignores SIGINT, and so would all that tests start, which are to end by it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test says what is true, and not how fast: on a machine with other work any example may take long.
 pytest.register_assert_rewrite("tests.support")

@@ -163,7 +163,7 @@ def test_every_window_is_exactly_the_touched_set(observer, target, pages, touche
     for _ in range(4):
         target.let_run(0.03)
         window = observer.window(target.pid)
-        assert window.status == Status.OK, window
+        assert window.status == Status.OK, window.reason
         assert_exactly(window.pages, address, pages, expected)
 
 
