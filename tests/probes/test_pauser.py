@@ -537,13 +537,12 @@ def test_an_answer_that_comes_late_is_believed(monkeypatch, counter, stops):
             counter.assert_stands()
 
 
-@pytest.mark.parametrize(("threads", "kills"), [(4, 30), pytest.param(500, 10, marks=pytest.mark.slow)])
-def test_kill_9_at_any_moment_frees_the_target(threads, kills):
+def test_kill_9_at_any_moment_frees_the_target():
     need_root()
-    counter = Counter(threads)
+    counter = Counter(4)
     chance = random.Random(5)
     try:
-        for _ in range(kills):
+        for _ in range(30):
             victim = subprocess.Popen(
                 [sys.executable, "-c", _PAUSES_FOR_EVER, str(counter.pid)], stdout=subprocess.PIPE
             )
