@@ -20,6 +20,8 @@ from tests.support.terminals import Terminal, terminals
 EARLY, LATE = 900, 2900  # children that were seen; on a busy machine twice the first is enough
 MOST_BYTES = {"screen": 6 << 20, "sampler": 3 << 20, "recorder": 3 << 20}  # by which each part may grow in between
 MOST_CPU = 2.0  # times the CPU time that a child took each part until then
+STARTED = 5000  # at least; some are never seen
+EACH = 400  # are started at a time
 MOST_S = 150
 FORKER = """
 import os, sys, time
@@ -69,11 +71,13 @@ def test_no_part_grows_with_children_that_ended(start, tmp_path):
         parts |= {name: part(terminal.process.pid, f"memtui.recording.{name}") for name in ("sampler", "recorder")}
         marks = [(0, used(parts))]
         deadline_s = time.monotonic() + MOST_S
-        for least in (EARLY, LATE):
+        started = 0
+        for least, least_started in ((EARLY, 0), (LATE, STARTED)):
             count = 0
-            while count < least and time.monotonic() < deadline_s:  # some are never seen
-                print(400, file=parent.stdin, flush=True)
+            while (count < least or started < least_started) and time.monotonic() < deadline_s:
+                print(EACH, file=parent.stdin, flush=True)
                 assert parent.stdout.readline() == "done\n"
+                started += EACH
                 session.refresh()
                 count = len(session.processes.all())
             marks.append((count, used(parts)))
@@ -82,7 +86,8 @@ def test_no_part_grows_with_children_that_ended(start, tmp_path):
         parent.kill()
         parent.communicate()
     (_, at_first), (early, before), (late, after) = marks
-    assert late >= 2 * EARLY, f"only {late} were seen in {MOST_S} s"
+    assert started >= STARTED, f"only {started} were started in {MOST_S} s"
+    assert late >= 2 * EARLY, f"only {late} of {started} were seen in {MOST_S} s"
     for name, (rss_bytes, cpu_s) in after.items():
         assert rss_bytes - before[name][0] < MOST_BYTES[name], (name, marks)
         each_early = (before[name][1] - at_first[name][1]) / early
