@@ -28,12 +28,11 @@ for _ in range(2):
 """
 _PAGES = """
 import sys, pandas, pyarrow, memtui
-def peak_kib():  # ru_maxrss has that of the parent, too
-    return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0])
-before_kib = peak_kib()
+from benchmarks.targets import status_bytes
+before_bytes = status_bytes("self", "VmHWM")  # ru_maxrss has that of the parent, too
 with memtui.open(sys.argv[1]) as session:
     ...
-print((peak_kib() - before_kib) / 1024)
+print((status_bytes("self", "VmHWM") - before_bytes) / 2**20)
 """
 _STREAMED = (
     "print(sum(part.num_rows for part in pyarrow.RecordBatchReader.from_stream(session.pages)), file=sys.stderr)"

@@ -136,7 +136,7 @@ def compiled(source: Path, folder: Path) -> Path:
     return program
 
 
-def status_bytes(pid: int, name: str) -> int:
+def status_bytes(pid: int | str, name: str) -> int:
     """A size of ``/proc/PID/status``, such as VmRSS or VmHWM, in bytes."""
     found = re.search(rf"^{name}:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
     if found is None:

@@ -55,11 +55,10 @@ def heat_map(reader: ReportSource, bins: tuple[int, int], pid: int | None) -> He
     pieces = [layout.addresses_of(row) for row in range(len(heat.share))]
     shown = reader.shows_distances
     bands = [layout.band_at(row) for row in range(len(heat.share))]
-    clock = reader.hello.clock
     return Heat(
         processes[0].pid,
         heat.share,
-        (np.round(heat.edges_ns).astype(np.int64) + (clock.wall_ns - clock.monotonic_ns)).astype("M8[ns]"),
+        (np.round(heat.edges_ns).astype(np.int64) + reader.hello.clock.wall_offset_ns).astype("M8[ns]"),
         tuple(piece[0][0] if piece and shown else None for piece in pieces),
         tuple("" if band is None or band.kind == "gap" else band.label or f"{band.ranges} others" for band in bands),
     )

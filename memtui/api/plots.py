@@ -119,8 +119,7 @@ class Plots:
         return _dated(axes)
 
     def _times(self, t_ns: Any) -> Any:
-        clock = self._reader.hello.clock
-        return (np.asarray(t_ns[:], np.int64) + (clock.wall_ns - clock.monotonic_ns)).astype("M8[ns]")
+        return (np.asarray(t_ns[:], np.int64) + self._reader.hello.clock.wall_offset_ns).astype("M8[ns]")
 
 
 def _apart(rows: Iterable[int], least: float) -> list[int]:

@@ -13,6 +13,7 @@ from memtui.api.sessions import Tables, open_tables
 from memtui.core.errors import UserError
 from memtui.recording.background_recording import start_recording
 from memtui.recording.client import stop
+from memtui.reports.export.tables import int_or_none
 from memtui.session.session import Session
 
 
@@ -76,8 +77,7 @@ class Recording:
         samples = session.samples
         if not len(samples):
             return None
-        sizes = (float(values[-1]) for values in (samples.wss_bytes, samples.rss_bytes))
-        wss_bytes, rss_bytes = (None if size != size else int(size) for size in sizes)
+        wss_bytes, rss_bytes = (int_or_none(values[-1]) for values in (samples.wss_bytes, samples.rss_bytes))
         seconds = int(samples.end_ns[-1] - samples.start_ns[-1]) / 1e9
         return LatestWindow(samples.newest, seconds, wss_bytes, rss_bytes, samples.status[-1], samples.reason[-1])
 

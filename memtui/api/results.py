@@ -12,11 +12,10 @@ from typing import Any
 
 from memtui.api.table import INSTANT, Column, Part, Table
 from memtui.bench.store import Database
-from memtui.core.errors import UserError
 from memtui.placement.export import REALS, TABLES, TEXTS
 from memtui.placement.store import ProfileFile
 from memtui.reports.export.columns import Kind
-from memtui.training.tune.results import is_results, reopen
+from memtui.training.tune.results import reopen
 
 _WALL = "t_wall_ns"
 
@@ -39,10 +38,7 @@ def bench_table(path: str | os.PathLike[str], operator: str | None = None, since
 
 def tune_table(folder: str | os.PathLike[str]) -> Table:
     """Return the trainings of a grid; see ``memtui.open_tune``."""
-    path = Path(folder)
-    if not is_results(path):
-        raise UserError(f"{path}: is no folder of memtui tune")
-    results = reopen(path)
+    results = reopen(Path(folder))
     return _of_documents("trainings", results.to_dict(results.rows()))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from memtui.core.page_set import PageSet
-from memtui.reports.export.tables import TABLES, Row
+from memtui.reports.export.tables import TABLES, Row, int_or_none
 from memtui.reports.source import ReportSource
 from memtui.session.blobs import UNKNOWN_BYTES
 
@@ -29,12 +29,8 @@ def _windows(reader: ReportSource) -> Iterator[Row]:
     samples = reader.samples
     for first in range(0, len(samples), _BATCH_WINDOWS):
         batch = slice(first, min(first + _BATCH_WINDOWS, len(samples)))
-        numbers = ([_whole(value) for value in getattr(samples, name)[batch].tolist()] for name in _NUMBERS)
+        numbers = ([int_or_none(value) for value in getattr(samples, name)[batch].tolist()] for name in _NUMBERS)
         yield from zip(*numbers, *(getattr(samples, name)[batch] for name in _TEXTS), strict=True)
-
-
-def _whole(value: float) -> int | None:
-    return None if value != value else int(value)
 
 
 def _processes(reader: ReportSource) -> Iterator[Row]:

@@ -18,12 +18,11 @@ from memtui.reports.export.tables import TABLES, Row
 from memtui.reports.redact import open_source
 from memtui.reports.reuse_summary import DistanceBounds, distance_bounds, exact_reuse
 from memtui.reports.source import ReportSource
+from memtui.session.file_format import SESSION_SUFFIX
 
 if TYPE_CHECKING:
     from memtui.api.heat import Heat
     from memtui.api.plots import Plots
-
-SUFFIX = ".memtui"
 
 
 class Tables:
@@ -86,7 +85,7 @@ class Tables:
         if declared is None:
             raise UserError(f"there is no table {name!r}, but {', '.join(sorted({*OWN_TABLES, *TABLES}))}")
         columns, rows = declared
-        parts = [Part(self._rows_of(source, rows), _later_ns(source)) for source in self._sources]
+        parts = [Part(self._rows_of(source, rows), source.hello.clock.wall_offset_ns) for source in self._sources]
         return session_columns(("session", *columns) if self._named else columns), parts
 
     def _rows_of(self, source: ReportSource, rows: Rows) -> Callable[[], Iterable[Row]]:
@@ -150,7 +149,7 @@ class Tables:
         if not seconds > 0:
             raise ValueError(f"a window lasts more than 0 seconds, and not {seconds!r}")
         source = self._single("a working set is")
-        parts = [Part(partial(longer_windows, source, round(seconds * 1e9), pid), _later_ns(source))]
+        parts = [Part(partial(longer_windows, source, round(seconds * 1e9), pid), source.hello.clock.wall_offset_ns)]
         return Table("working set", session_columns(("start_ns", "end_ns", "wss_bytes", "windows")), parts)
 
     def reuse_distance(self, share: float = 0.5, pid: int | None = None) -> DistanceBounds | None:
@@ -417,12 +416,6 @@ class Tables:
         return self.table("learning")
 
 
-def _later_ns(source: ReportSource) -> int:
-    """Return by how much the clock of the day is ahead of CLOCK_MONOTONIC."""
-    clock = source.hello.clock
-    return clock.wall_ns - clock.monotonic_ns
-
-
 def open_tables(path: str | os.PathLike[str], *, redact: bool = False) -> Tables:
     """Open a session, or all sessions of a folder. Raises UserError; see ``memtui.open``."""
     return Tables(Path(path), redact=redact)
@@ -430,9 +423,9 @@ def open_tables(path: str | os.PathLike[str], *, redact: bool = False) -> Tables
 
 def _opened(path: Path, redact: bool) -> list[ReportSource]:
     """Open a session, or all of a folder. Raises UserError, and then leaves none open."""
-    paths = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    paths = sorted(path.glob(f"*{SESSION_SUFFIX}")) if path.is_dir() else [path]
     if not paths:
-        raise UserError(f"{path}: no session (*{SUFFIX}) is in this folder")
+        raise UserError(f"{path}: no session (*{SESSION_SUFFIX}) is in this folder")
     with ExitStack() as opened:
         sources: list[ReportSource] = []
         for each in paths:

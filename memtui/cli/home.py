@@ -13,7 +13,7 @@ from memtui.core.privilege import Invoker, invoker, run_as, sessions_directory, 
 from memtui.recording.candidates import Candidate, Candidates, user_name
 from memtui.recording.membership import RecordedTrees
 from memtui.recording.registry import Running, find_all
-from memtui.session.file_format import SessionError, size_on_disk
+from memtui.session.file_format import SESSION_SUFFIX, SessionError, size_on_disk
 from memtui.session.summary import Summary, summarize
 from memtui.tui.app import run_home
 from memtui.tui.terminal import prepare, require_terminal
@@ -74,7 +74,7 @@ class Home:
 
     def _files(self) -> set[Path]:
         try:
-            return set(self._folder.glob("*.memtui"))
+            return set(self._folder.glob(f"*{SESSION_SUFFIX}"))
         except OSError:
             return set()
 

@@ -50,6 +50,11 @@ class Clock:
     utc_offset_s: int
     boot_id: str
 
+    @property
+    def wall_offset_ns(self) -> int:
+        """What turns a moment of the monotonic clock into nanoseconds since 1970 (UTC)."""
+        return self.wall_ns - self.monotonic_ns
+
 
 @dataclass(frozen=True, slots=True)
 class Host:

@@ -18,9 +18,9 @@ from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import STANDARD_INPUT, name_of
 from memtui.formats.join import write_joined
 from memtui.formats.session_writer import Range, in_range, with_warnings, write
+from memtui.session.file_format import SESSION_SUFFIX
 from memtui.session.session import Session
 
-_ENDING = ".memtui"
 Notify = Callable[[str], object]
 
 
@@ -91,7 +91,7 @@ def import_all(
 def session_path(path: Path, output: Path, *, several: bool = False) -> Path:
     """Return the session of a file: in ``output`` where that is a folder, or several sessions need one."""
     name = "standard-input" if path == STANDARD_INPUT else path.name
-    return output / f"{name}{_ENDING}" if several or output.is_dir() else output
+    return output / f"{name}{SESSION_SUFFIX}" if several or output.is_dir() else output
 
 
 def _import_path(path: Path, output: Path, wanted: Range, form: str, force: bool, join: Path | None) -> Outcome:

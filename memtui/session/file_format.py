@@ -41,6 +41,7 @@ _TABLES_SINCE = {  # by format: tables that the format before it lacked
     15: frozenset(("memory_use",)),
     16: frozenset(("vma_private",)),
 }
+SESSION_SUFFIX = ".memtui"  # of the name of a session file
 OLDEST_VERSION = 6  # of those that are read; a file without a table has no data of its kind
 SQLITE_MAGIC = b"SQLite format 3\0"
 MAX_VALUE_BYTES = 64 << 20  # of one text or blob

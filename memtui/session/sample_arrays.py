@@ -93,7 +93,7 @@ class Texts(Sequence[str]):
         return texts
 
 
-class SampleTableBuilder:
+class SampleArraysBuilder:
     """Adds rows to a table without copying the rows it has. A session may have hours of windows: they are packed."""
 
     def __init__(self) -> None:

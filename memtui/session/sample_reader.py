@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memtui.session.connection import Row, SessionFile
-from memtui.session.sample_arrays import SampleArrays, SampleTableBuilder
+from memtui.session.sample_arrays import SampleArrays, SampleArraysBuilder
 from memtui.session.tables.samples import SampleRecord
 from memtui.session.validation import MAX_SAMPLE
 
@@ -16,14 +16,14 @@ class SampleReader:
 
     def __init__(self, file: SessionFile) -> None:
         self._file = file
-        self._builder = SampleTableBuilder()
+        self._builder = SampleArraysBuilder()
         self.table: SampleArrays = self._builder.table  # those that were read
         self.partial = False  # whether only some of them were
 
     def refresh(self) -> bool:
         """Read the samples committed since, and all where only some were read; return True when there are any."""
         if self.partial:
-            self._builder = SampleTableBuilder()
+            self._builder = SampleArraysBuilder()
         rest = f"WHERE sample > ? ORDER BY sample LIMIT {_BATCH_ROWS}"
         any_new = False
         while rows := self._file.rows(SampleRecord, rest, self._builder.table.newest):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.session.packed_column import BLOCK
-from memtui.session.sample_arrays import INTEGERS, OPTIONAL_INTEGERS, TEXTS, SampleTableBuilder, Texts
+from memtui.session.sample_arrays import INTEGERS, OPTIONAL_INTEGERS, TEXTS, SampleArraysBuilder, Texts
 
 VALUES = st.sampled_from([None, 0, 1, 1 << 50])
 
@@ -20,7 +20,7 @@ def row(sample: int, values) -> tuple:
 
 @given(st.lists(st.lists(st.lists(VALUES, min_size=3, max_size=3), max_size=4), max_size=6))
 def test_what_comes_in_pieces_is_what_would_have_come_at_once(pieces):
-    growing, rows = SampleTableBuilder(), []
+    growing, rows = SampleArraysBuilder(), []
     tables = []
     for piece in pieces:
         new = [row(len(rows) + n, values) for n, values in enumerate(piece)]
@@ -35,7 +35,7 @@ def test_what_comes_in_pieces_is_what_would_have_come_at_once(pieces):
 
 
 def test_a_column_of_one_value_takes_no_memory():
-    growing = SampleTableBuilder()
+    growing = SampleArraysBuilder()
     table = growing.add([row(n, (7, None, 3)) for n in range(10 * BLOCK)])
     sizes = {name: getattr(table, name).nbytes for name in (*INTEGERS, *OPTIONAL_INTEGERS)}
     assert {name for name, size in sizes.items() if size > 8 * BLOCK + 10 * BLOCK // 8} == set()
@@ -46,7 +46,7 @@ def test_a_column_of_one_value_takes_no_memory():
 def test_hours_of_windows_take_a_third_of_the_memory_of_their_numbers():
     random, each = np.random.default_rng(0), {5000: 0, 50_000: 0}
     for count in each:
-        growing = SampleTableBuilder()
+        growing = SampleArraysBuilder()
         ends_ns = np.cumsum(100_000_000 + random.integers(0, 10_000_000, count))
         integers = {
             "sample": np.arange(count),

@@ -10,7 +10,7 @@ import pytest
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, ResidentKind, resident, resident_bytes
 from memtui.core.samples import End, Process
 from memtui.session.packed_column import Column
-from memtui.session.sample_arrays import COLUMNS, SampleArrays, SampleTableBuilder
+from memtui.session.sample_arrays import COLUMNS, SampleArrays, SampleArraysBuilder
 from memtui.session.session import Session
 from memtui.tui.presenters.header import Header
 from memtui.tui.presenters.reuse import Intervals
@@ -55,7 +55,7 @@ def known(figures) -> dict[str, float]:
 @pytest.mark.parametrize("pss", [False, True])
 @pytest.mark.parametrize("unknown", [0.0, 0.4, 1.0])
 def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
-    builder, all_rows = SampleTableBuilder(), rows(900, unknown=unknown, pss=pss, budget=budget)
+    builder, all_rows = SampleArraysBuilder(), rows(900, unknown=unknown, pss=pss, budget=budget)
     log, counted, seen = SentencesLog(), 0, []
     intervals = Intervals()
     for start in range(0, len(all_rows), 3):
@@ -77,7 +77,7 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
 
 
 def test_a_cursor_that_goes_back_has_the_figures_until_there():
-    table = SampleTableBuilder().add(rows(500))
+    table = SampleArraysBuilder().add(rows(500))
     reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
     for index in (499, 100, 101, 400, 0, 300):
         log.view(reader, index, None, PROCESSES)
@@ -88,20 +88,20 @@ def test_a_cursor_that_goes_back_has_the_figures_until_there():
     ("pss", "processes", "kind"), [(True, PROCESSES, PSS), (False, PROCESSES, SUM_OF_RSS), (True, PROCESSES[:1], RSS)]
 )
 def test_resident_memory_of_a_growing_table_is_that_of_the_whole(pss, processes, kind):
-    builder, growing = SampleTableBuilder(), ResidentKind()
+    builder, growing = SampleArraysBuilder(), ResidentKind()
     all_rows = rows(40, pss=pss)
     for start in range(0, 40, 5):
         table = builder.add(all_rows[start : start + 5])
         whole = resident(table, processes)
         assert growing.of(table, processes) == whole.name == kind
         np.testing.assert_array_equal(resident_bytes(table, kind, slice(3, 9)), whole.bytes[3:9])
-    other = SampleTableBuilder().add([row for row in all_rows if row[0] % 3 == 0])  # of one process all of them
+    other = SampleArraysBuilder().add([row for row in all_rows if row[0] % 3 == 0])  # of one process all of them
     assert growing.of(other, processes) == resident(other, processes).name == RSS
 
 
 def test_a_cursor_that_stands_still_has_the_kind_of_resident_memory_that_is_known_by_now():
     """A second process that is loaded later makes a tree of it, whose RSS is not the one of a process alone."""
-    table = SampleTableBuilder().add(rows(40))
+    table = SampleArraysBuilder().add(rows(40))
     reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
     for processes, kind in ((PROCESSES[:1], RSS), (PROCESSES, PSS)):
         log.view(reader, 20, None, processes)
@@ -110,7 +110,7 @@ def test_a_cursor_that_stands_still_has_the_kind_of_resident_memory_that_is_know
 
 def numbers_read(count: int, monkeypatch) -> float:
     """Return how many numbers of a table are read for each of many windows that come to so many windows."""
-    builder = SampleTableBuilder()
+    builder = SampleArraysBuilder()
     all_rows = rows(count + 1600)
     builder.add(all_rows[:count])
     log, intervals, read = SentencesLog(), Intervals(), 0
@@ -151,7 +151,7 @@ def test_no_array_is_as_long_as_the_session_but_one_of_each_median(monkeypatch):
         return between(column, first, last)
 
     monkeypatch.setattr(Column, "_between", measured)
-    table = SampleTableBuilder().add(rows(20_000))
+    table = SampleArraysBuilder().add(rows(20_000))
     WindowFigures(table, len(table) - 1, PSS)
     options = SimpleNamespace(options=SimpleNamespace(interval_ns=MS))
     Intervals().until(SimpleNamespace(samples=table, hello=options), 5)

@@ -68,7 +68,7 @@ def _head(reader: ReportSource, report: Report) -> str:
 
 def wall_time(clock: Clock, monotonic_ns: int) -> str:
     """Return a moment of the session by the clock of its machine."""
-    wall_s = (clock.wall_ns + monotonic_ns - clock.monotonic_ns) / 1e9
+    wall_s = (monotonic_ns + clock.wall_offset_ns) / 1e9
     try:
         zone = timezone(timedelta(seconds=clock.utc_offset_s))
         return datetime.fromtimestamp(wall_s, zone).strftime("%Y-%m-%d %H:%M:%S %z")

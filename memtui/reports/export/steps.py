@@ -22,7 +22,7 @@ from memtui.formats.mxnet_tags import compat_key, raw_tag, tag_for
 from memtui.formats.zpp import zpp_lines
 from memtui.reports.export.timeline import attributes, timeline
 from memtui.reports.source import ReportSource
-from memtui.session.file_format import SessionError
+from memtui.session.file_format import SESSION_SUFFIX, SessionError
 from memtui.session.tables.allocations import RecordedStep
 from memtui.session.tables.imported import ImportedFrom
 
@@ -77,7 +77,7 @@ def perfetto(reader: ReportSource) -> Files:
 
 def stem_of(reader: ReportSource) -> str:
     """Return what the names of exported files begin with."""
-    return reader.short_title.removesuffix(".memtui")
+    return reader.short_title.removesuffix(SESSION_SUFFIX)
 
 
 def file_part(name: str) -> str:
@@ -109,7 +109,7 @@ def _runs(reader: ReportSource) -> Iterator[tuple[str, list[RecordedStep]]]:
 
 def _since_epoch_ns(reader: ReportSource) -> int:
     clock = reader.hello.clock
-    return clock.wall_ns - clock.monotonic_ns if clock.wall_ns else 0
+    return clock.wall_offset_ns if clock.wall_ns else 0
 
 
 def _single_trace(reader: ReportSource, steps: list[RecordedStep]) -> StepTrace:

@@ -55,8 +55,9 @@ def _last(reader: ReportSource) -> int:
     return int(reader.samples.sample[-1]) if len(reader.samples) else 0
 
 
-def _int_or_none(value: float) -> int | None:
-    return None if np.isnan(value) else int(value)
+def int_or_none(value: float) -> int | None:
+    """Return a whole number that is stored as a float; None for nan, which is what is absent."""
+    return None if value != value else int(value)
 
 
 def _pids(reader: ReportSource) -> dict[int, int]:
@@ -71,14 +72,14 @@ def _samples(reader: ReportSource) -> Iterator[Row]:
     rows = groupby(reader.process_samples(0, _last(reader)), key=lambda row: row["sample"])
     by_sample = {sample: list(of_sample) for sample, of_sample in rows}
     for i, sample in enumerate(table.sample.tolist()):
-        sizes = (_int_or_none(table.paused_ns[i]), _int_or_none(table.wss_bytes[i]), _int_or_none(table.rss_bytes[i]))
-        stored = _int_or_none(table.stored_bytes[i])
+        sizes = (int_or_none(table.paused_ns[i]), int_or_none(table.wss_bytes[i]), int_or_none(table.rss_bytes[i]))
+        stored = int_or_none(table.stored_bytes[i])
         status = (table.status[i], table.reason[i])
         extent = (int(table.start_ns[i]), int(table.end_ns[i]))
-        parts = (_int_or_none(table.faulted_in_bytes[i]), _int_or_none(table.unknown_bytes[i]))
-        tree = (int(table.gaps[i]), table.disturbed[i], _int_or_none(table.shared_bytes[i]))
-        pss = (_int_or_none(table.pss_bytes[i]), _int_or_none(table.pss_ns[i]), "")
-        cost = tuple(_int_or_none(values[i]) for values in (table.wss_low_bytes, table.wss_high_bytes, table.lost_ns))
+        parts = (int_or_none(table.faulted_in_bytes[i]), int_or_none(table.unknown_bytes[i]))
+        tree = (int(table.gaps[i]), table.disturbed[i], int_or_none(table.shared_bytes[i]))
+        pss = (int_or_none(table.pss_bytes[i]), int_or_none(table.pss_ns[i]), "")
+        cost = tuple(int_or_none(values[i]) for values in (table.wss_low_bytes, table.wss_high_bytes, table.lost_ns))
         yield (
             *(sample, 0, *extent, *sizes, stored, "", *status, None, None, None, *parts, "", None, *tree, *pss, *cost),
             *(None, None),  # private and swapped bytes, which are of single processes
