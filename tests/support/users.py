@@ -98,11 +98,7 @@ def why_not() -> str:
     for program in ("sudo", "useradd", "userdel", "chpasswd", "setpriv", "visudo"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
-    nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    reach = [*nobody, sys.executable, "-I", "-c", "import memtui.cli.main"]
-    if subprocess.run(reach, capture_output=True, cwd="/", check=False).returncode:
-        return "another user cannot reach this interpreter or this checkout"
-    return ""
+    return can_run_as_other()
 
 
 def why_no_fork() -> str:
@@ -111,8 +107,7 @@ def why_no_fork() -> str:
     if not why:
         # An interpreter that cannot reach its own library may find another one.
         ours = [sys.executable, "-I", "-c", "import sys; sys.exit(sys.base_prefix != sys.argv[1])", sys.base_prefix]
-        nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        if subprocess.run([*nobody, *ours], capture_output=True, cwd="/", check=False).returncode:
+        if subprocess.run(ours, user=OTHER, group="nogroup", capture_output=True, cwd="/", check=False).returncode:
             why = "another user cannot reach the library of this interpreter"
     return unless_gate(why)
 
