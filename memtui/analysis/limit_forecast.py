@@ -42,7 +42,7 @@ def forecast_of(limits: Sequence[MemoryLimit]) -> Forecast | None:
     last = limits[-1]
     limits = [limit for limit in limits if (limit.cgroup, limit.limit_bytes) == (last.cgroup, last.limit_bytes)]
     t_s = np.array([(limit.t_ns - last.t_ns) / 1e9 for limit in limits])
-    gone_bytes = -np.array([limit.left_bytes for limit in limits], np.float64)
+    gone_bytes = -np.array([limit.left_bytes for limit in limits])
     growth = growth_of(t_s, gone_bytes)
     if growth is None or gone_bytes[-1] >= 0:
         return None
@@ -52,7 +52,7 @@ def forecast_of(limits: Sequence[MemoryLimit]) -> Forecast | None:
     left_bytes = max(float(-gone_bytes[peak] + t_s[peak] * growth.bytes_per_s), 0.0)
     if left_bytes > FURTHEST * growth.span_s * growth.bytes_per_s:
         return None
-    if gone_bytes[-1] - gone_bytes.min() < LEAST_SHARE * limits[-1].limit_bytes:
+    if gone_bytes[-1] - gone_bytes.min() < LEAST_SHARE * last.limit_bytes:
         return None
     low_s, high_s = left_bytes / growth.high_bytes_per_s, left_bytes / growth.low_bytes_per_s
     return Forecast(left_bytes / growth.bytes_per_s, low_s, high_s, growth.bytes_per_s)

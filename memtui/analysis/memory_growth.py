@@ -11,7 +11,7 @@ LONGEST_S, SHORTEST_S = 600.0, 45.0
 _BLOCKS = 6
 _STUDENT = 2.776  # 97.5 % of Student's t distribution with _BLOCKS - 2 degrees of freedom
 _MOST_ERROR = 0.5  # half the interval, as a share of the slope
-_STEADY = 0.5, 2.0  # times the slope: that of the last blocks
+_STEADY = 0.5  # times the slope: that of the last blocks, at least; the error is too large where it is over 2 times
 _MOST_FALL = 0.5  # of the growth: the deepest fall from what was reached before, beyond what falls in most blocks, ...
 _LEAST_RISE = 0.75  # ... and times that: growth is at least so much
 _SPANS = 1.0, 0.5, 0.25  # of what is looked at: the longest of them that grows steadily counts
@@ -62,7 +62,7 @@ def _deepest_fall(used_bytes: Floats) -> float:
 
 def _steady_growth(t_s: Floats, used_bytes: Floats, fall_bytes: float) -> Growth | None:
     block = np.minimum(((t_s - t_s[0]) / (t_s[-1] - t_s[0]) * _BLOCKS).astype(np.int64), _BLOCKS - 1)
-    if np.bincount(block, minlength=_BLOCKS).min() < 2:
+    if np.bincount(block).min() < 2:
         return None
     times, levels = (
         np.array([np.median(values[block == number]) for number in range(_BLOCKS)]) for values in (t_s, used_bytes)
@@ -79,6 +79,6 @@ def _steady_growth(t_s: Floats, used_bytes: Floats, fall_bytes: float) -> Growth
     if slope <= 0 or error > _MOST_ERROR * slope:
         return None
     last = float((levels[-1] - levels[-3]) / (times[-1] - times[-3]))
-    if not _STEADY[0] * slope <= last <= _STEADY[1] * slope:
+    if last < _STEADY * slope:
         return None
     return Growth(slope, slope - error, slope + error, float(t_s[-1] - t_s[0]))

@@ -92,8 +92,8 @@ def estimate(touched: PageSet, resident: PageSet, rss_bytes: int | None, doubtfu
     if not resident_bytes:
         return None
     seen = _bytes_by_block(touched)
-    used = np.array([seen.get(block, 0) for block in there], float)
-    present = np.array(list(there.values()), float)
+    used = np.array([seen.get(block, 0) for block in there])
+    present = np.array(list(there.values()))
     ratio = min(float(used.sum()) / resident_bytes, 1.0)
     scale = max(rss_bytes / resident_bytes, 1.0)
     count = len(present)
@@ -108,6 +108,6 @@ def estimate(touched: PageSet, resident: PageSet, rss_bytes: int | None, doubtfu
 
 
 def _bytes_by_block(pages: PageSet) -> dict[int, int]:
-    counts = np.bitwise_count(pages.bits).sum(axis=1, dtype=np.int64) * PAGE_BYTES
+    counts = np.bitwise_count(pages.bits).sum(axis=1) * PAGE_BYTES
     sizes = dict(zip(pages.blocks.tolist(), counts.tolist(), strict=True))
     return sizes | dict.fromkeys(pages.huge.tolist(), BLOCK_BYTES)

@@ -122,10 +122,10 @@ class _Block(NamedTuple):
             shifted = self.offsets.numbers().astype(np.uint64) << np.uint64(self.shift)
             numbers = shifted.view(np.int64) + np.int64(self.least)
         if self.steps:
-            numbers = np.cumsum(np.concatenate(([self.first], numbers)), dtype=np.int64)
+            numbers = np.cumsum(np.concatenate(([self.first], numbers)))
         values = numbers.astype(dtype)
         if self.unknown is not None:
-            values[np.unpackbits(self.unknown.numbers(), count=len(values)).astype(bool)] = np.nan
+            values[np.unpackbits(self.unknown.numbers()).astype(bool)] = np.nan
         return values
 
     @property

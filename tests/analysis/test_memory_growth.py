@@ -53,9 +53,9 @@ def test_too_little_is_known():
     assert growth_of(np.empty(0), np.empty(0)) is None
     assert growth_of(np.zeros(1), np.zeros(1)) is None
     assert growth_of(np.zeros(20), np.arange(20.0)) is None, "no time passes"
-    for seconds, grows in ((SHORTEST_S - 2, False), (SHORTEST_S + 2, True)):
-        t_s = at(seconds)
-        assert (growth_of(t_s, t_s * MIB) is not None) == grows
+    for seconds, grows in ((SHORTEST_S - 1, False), (SHORTEST_S, True)):
+        t_s = at(seconds, 1.0)
+        assert (growth_of(1000 + t_s, t_s * MIB) is not None) == grows
     t_s = np.array([0, 1, 2, 97, 98, 100.0])
     assert growth_of(t_s, t_s * MIB) is None, "nothing was read in between"
 
@@ -101,6 +101,54 @@ def test_of_a_growth_that_became_faster_the_new_rate_counts():
     growth = growth_of(t_s, np.maximum(t_s - 430, 0) * 10 * MIB)
     assert growth is not None
     assert growth.bytes_per_s == pytest.approx(10 * MIB, rel=0.1)
+
+
+def test_what_was_before_the_longest_time_does_not_count_up_to_its_last_reading():
+    t_s = at(LONGEST_S + 2)
+    falls = np.where(t_s < 2, 10_000.0, 0) * MIB
+    assert growth_of(t_s, falls + t_s * MIB).span_s == LONGEST_S
+    falls = np.where(t_s <= 2, 10_000.0, 0) * MIB
+    assert growth_of(t_s, falls + t_s * MIB) is None, "a reading of just then fell deeper than all that it rose"
+    slower = np.maximum(t_s - 302, 0) * MIB  # the first half does not grow
+    assert growth_of(t_s, slower).span_s == LONGEST_S / 2
+
+
+def in_blocks(levels, first: float = 0.0, second: float = 0.0):
+    """Twelve readings, ten seconds apart: two in each block, above its level by so much. They begin at 1000 s."""
+    return 1000 + np.arange(12) * 10.0, np.repeat(levels, 2) + np.tile([first, second], 6)
+
+
+def test_the_interval_is_that_of_a_fitted_line():
+    levels, times = np.array([0, 12, 18, 31, 42, 50.0]), 5 + np.arange(6) * 20.0
+    (slope, _), covariance = np.polyfit(times, levels, 1, cov=True)
+    error = 2.776 * covariance[0, 0] ** 0.5  # Student's t, four degrees of freedom
+    expected = [pytest.approx(rate, rel=1e-9) for rate in (slope, slope - error, slope + error)]
+    assert growth_of(*in_blocks(levels)) == Growth(*expected, span_s=110.0)
+    assert growth_of(*(column[1:] for column in in_blocks(levels))) is None, "a block has one reading"
+
+
+@pytest.mark.parametrize(
+    ("levels", "first", "second", "grows"),
+    [
+        (10, -17.5, 17.5, True),  # it falls by 25 from one block to the next: half of the 50 that it rises
+        (10, -17.6, 17.6, False),
+        (9, 30, -30, True),  # it falls by 60 in each block, and rises by three quarters of that
+        (9, 30.1, -30.1, False),
+    ],
+)
+def test_how_deep_it_may_fall(levels, first, second, grows):
+    assert (growth_of(*in_blocks(np.arange(6) * levels, first, second)) is not None) == grows
+
+
+def test_how_much_slower_it_may_become():
+    """At the end it rises by 4 from block to block, half of the 8 of the fitted line."""
+    assert growth_of(*in_blocks(np.array([0, 8, 18, 30, 34, 38.0]))) is not None
+    assert growth_of(*in_blocks(np.array([0, 8, 18, 30, 34, 37.9]))) is None
+
+
+def test_a_slow_growth_is_one():
+    t_s = at(100)
+    assert growth_of(t_s, 0.5 * t_s).bytes_per_s == pytest.approx(0.5)
 
 
 def test_what_is_long_ago_does_not_count():

@@ -125,6 +125,42 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert 0.90 <= inside / tried <= 0.99
 
 
+def test_estimates_calculated_by_hand():
+    def pages(*counts: int) -> PageSet:
+        return memory(np.arange(len(counts), dtype=np.uint64), np.array(counts))
+
+    def in_pages(touched: PageSet, there: PageSet, times: float) -> tuple[float, ...]:
+        result = estimate(touched, there, round(times * there.size_bytes))
+        assert result is not None
+        assert (result.scale, result.blocks) == (max(times, 1), len(there.blocks))
+        return tuple(value / PAGE_BYTES for value in (result.low_bytes, result.wss_bytes, result.high_bytes))
+
+    # 140 of 600 pages; residuals of -13.3, -6.7 and 20, so a variance of 311; 1.96 * 10 * sqrt(0.9 * 3 * 311) = 568.
+    assert in_pages(pages(10, 40, 90), pages(100, 200, 300), 10) == pytest.approx((831.94, 1400, 1968.06), abs=0.01)
+    # 60 of 200 pages, residuals of 20 and -20, so a variance of 800: 1.96 * 2 * sqrt(0.5 * 2 * 800) = 110.9.
+    assert in_pages(pages(50, 10), pages(100, 100), 2) == pytest.approx((60, 120, 230.87), abs=0.01)
+    # One block shows no variance, so it is taken as 100 squared: 1.96 * 1.1 * sqrt((1 - 1 / 1.1) * 10,000) = 65.
+    assert in_pages(pages(25), pages(100), 1.1) == pytest.approx((25, 27.5, 92.51), abs=0.01)
+    # Pages that were given back since they were touched do not make the working set larger than the memory.
+    assert in_pages(pages(100, 100), pages(50, 60), 2) == pytest.approx((200, 220, 220))
+    # Of more memory in the part than the process has, all was read: nothing is uncertain.
+    assert in_pages(pages(50, 10), pages(100, 100), 0.5) == (60, 60, 60)
+
+
+def test_huge_pages_are_selected_by_their_part_and_giant_ones_never():
+    sample, blocks = BlockSample(5), np.arange(1000, 1040, dtype=np.uint64)
+    pages = PageSet.from_blocks((), (), blocks, (7, 8))
+    selected = [sample.select(pages, part) for part in range(sample.parts)]
+    for part, found in enumerate(selected):
+        assert found.huge.tolist() == blocks[sample.part_of(blocks) == part].tolist()
+        assert not len(found.giant)
+
+
+def test_a_part_may_have_twice_as_many_small_blocks_before_it_is_divided():
+    full = 2 * SMALL_PAGE_BLOCKS * BlockSample(1).parts
+    assert [BlockSample(1).for_blocks(full + more).parts for more in (0, 1)] == [10, 20]
+
+
 def test_what_is_not_known_is_no_estimate():
     pages = memory(np.arange(3, dtype=np.uint64), np.full(3, 5))
     assert estimate(pages, pages, None) is None

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from contextlib import closing
 
+import numpy as np
 import pytest
 
+from memtui.analysis.limit_forecast import forecast_of, time_left
+from memtui.analysis.memory_growth import growth_of
 from memtui.cli.main import main
 from memtui.core.samples import End, MemoryLimit, Power, Process, ProcessWindow, Window
 from memtui.reports.memory_limit import Forecast, LimitSummary, forecast_forms, last_limit, limit_lines, limit_summary
@@ -40,6 +43,47 @@ def test_swap_is_used_up_first():
     assert limit_summary(grown).forecast.full_in_s == pytest.approx(202, rel=0.01)
 
 
+def of_use(use_bytes: list[int], limit_bytes: int = 8 * GIB) -> list[MemoryLimit]:
+    """Two seconds apart; no page cache."""
+    return [MemoryLimit(n * 2 * S, "/job", limit_bytes, use, 0, 0) for n, use in enumerate(use_bytes)]
+
+
+def test_a_line_is_foretold_exactly():
+    limit = forecast_of(limits(100, 2.0))
+    assert (limit.full_in_s, limit.growth_bytes_per_s) == (pytest.approx(512, rel=1e-12), pytest.approx(2 * MIB))
+    assert time_left(limit) == "8.5 min", "its bounds are the same, and not written"
+    assert forecast_of(limits(100, 1.0, left=30 * 198 * MIB)) is not None, "30 times as far as was seen"
+
+
+@pytest.mark.parametrize("before_s", [0, 2, 30, 32, 34])
+def test_the_limit_is_reached_by_a_peak(before_s):
+    """One of 50 MiB in the last sixth of the 192 s that were seen, or just before that."""
+    use = [7 * GIB + n * 2 * MIB + (n % 3) * MIB // 4 for n in range(97)]
+    use[-1 - before_s // 2] += 50 * MIB
+    counts_s = before_s if before_s <= 32 else 0
+    found = forecast_of(of_use(use))
+    growth = growth_of(np.arange(-96, 1) * 2.0, np.array(use) - 8.0 * GIB)
+    left_bytes = 8 * GIB - use[-1 - counts_s // 2] - counts_s * growth.bytes_per_s
+    assert found.growth_bytes_per_s == growth.bytes_per_s
+    assert found.full_in_s == pytest.approx(left_bytes / growth.bytes_per_s, rel=1e-9)
+    assert found.full_in_low_s == pytest.approx(left_bytes / growth.high_bytes_per_s, rel=1e-9)
+    assert found.full_in_high_s == pytest.approx(left_bytes / growth.low_bytes_per_s, rel=1e-9)
+
+
+def test_a_peak_that_would_not_fit_now_leaves_nothing():
+    use = [8 * GIB - (120 - n) * 2 * MIB for n in range(100)]
+    use[-9] = 8 * GIB
+    assert forecast_of(of_use(use)).full_in_s == 0
+
+
+def test_how_little_growth_is_noise():
+    limit_bytes = 500 * MIB  # two thousandths are one MiB
+    for more, foretold in ((0, True), (-1, False)):
+        use = [490 * MIB + n * MIB // 99 for n in range(99)] + [491 * MIB + more]
+        found = forecast_of(of_use(use, limit_bytes))
+        assert (found is not None) == foretold
+
+
 def test_nothing_is_foretold():
     assert limit_summary([]) is None
     assert limit_summary(limits(100)).forecast is None, "no growth"
@@ -47,7 +91,7 @@ def test_nothing_is_foretold():
     assert limit_summary(limits(100, 1.0, left=5800 * MIB)).forecast is not None
     assert limit_summary(limits(100, 1.0, left=6000 * MIB)).forecast is None, "more than 30 times 198 s"
     assert limit_summary(limits(100, 0.05, left=100 * MIB)).forecast is None, "it rose by less than may be noise"
-    assert limit_summary(limits(100, 2.0, left=-1)).forecast is None, "nothing is left already"
+    assert limit_summary(limits(100, 2.0, left=0)).forecast is None, "nothing is left already"
     others = [*limits(99, 2.0, cgroup="/other"), limits(100, 2.0)[-1]]
     assert limit_summary(others).forecast is None, "of this limit one reading is known"
     changed = [*limits(99, 2.0, limit_bytes=GIB), limits(100, 2.0)[-1]]
@@ -69,7 +113,15 @@ def test_the_sentence_has_what_when_and_why():
 
 
 @pytest.mark.parametrize(
-    ("rate", "text"), [(20 * MIB, "20.0 MiB/s"), (MIB / 10, "6.00 MiB/min"), (MIB / 100, "36.0 MiB/h")]
+    ("rate", "text"),
+    [
+        (20 * MIB, "20.0 MiB/s"),
+        (1.5 * MIB, "1.50 MiB/s"),
+        (MIB, "1.00 MiB/s"),
+        (MIB / 60, "1.00 MiB/min"),
+        (MIB / 10, "6.00 MiB/min"),
+        (MIB / 100, "36.0 MiB/h"),
+    ],
 )
 def test_a_rate_has_the_unit_that_fits(rate, text):
     forecast = Forecast(840.0, 480.0, 1860.0, rate)

@@ -46,16 +46,42 @@ def test_it_reads_as_what_was_added(pieces):
         assert len(some) == len(all_of_it)
         assert some.dtype == all_of_it.dtype
         np.testing.assert_array_equal(np.asarray(some), all_of_it)
+        assert np.asarray(some).dtype == dtype
         np.testing.assert_array_equal([some[n] for n in range(-len(some), len(some))], np.tile(all_of_it, 2))
-        for part in (slice(3, 19), slice(7, 9), slice(-5, None), slice(None, None, 3), slice(9, 2), slice(2, -1)):
-            np.testing.assert_array_equal(some[part], all_of_it[part])
+        for ends in ((3, 19), (7, 9), (-5, None), (None, None, 3), (9, 2), (2, -1), (1, 9, 2), (1, 9, 1)):
+            part = some[slice(*ends)]
+            assert part.dtype == dtype
+            np.testing.assert_array_equal(part, all_of_it[slice(*ends)])
         assert some.any_known == bool((~np.isnan(all_of_it)).any())
         for index in (len(some), -len(some) - 1):
-            with pytest.raises(IndexError):
+            with pytest.raises(IndexError, match=f"{index} of {len(some)} samples"):
                 some[index]
 
 
-@given(st.lists(st.integers(0, 50), max_size=60), st.integers(0, 60), st.lists(st.floats(-2, 52), max_size=9))
+@given(st.one_of(st.lists(WHOLE, min_size=8, max_size=8), st.lists(FLOATS, min_size=8, max_size=8)))
+@example([float(n) for n in range(8)])
+@example([np.nan, 4.0, *[np.nan] * 6])
+def test_a_block_has_as_many_numbers_as_were_added(values):
+    added = np.array(values, np.int64 if isinstance(values[0], int) else np.float64)
+    block = packed_column._Block.of(added, Slabs())
+    found = block.values(added.dtype) if isinstance(block, packed_column._Block) else block
+    assert found.dtype == added.dtype
+    np.testing.assert_array_equal(found, added)
+
+
+def test_what_is_stored_cannot_be_changed():
+    column = Column.of(np.arange(20))
+    with pytest.raises(ValueError, match="read-only"):
+        column[:8][0] = 7
+    column[16:][0] = 7  # a copy of what is not a block yet
+    assert column.tolist() == list(range(20))
+
+
+@given(
+    st.lists(st.integers(0, 50), max_size=60),
+    st.integers(0, 60),
+    st.lists(st.one_of(st.floats(-2, 52), st.integers(-2, 52)), max_size=9),
+)
 @settings(deadline=None)
 def test_searches_find_what_they_find_in_an_array(values, earlier, wanted):
     rising = np.sort(np.array(values, np.int64))
@@ -64,8 +90,9 @@ def test_searches_find_what_they_find_in_an_array(values, earlier, wanted):
     first.extended(rising[earlier:])
     for column, expected in ((longest, rising), (first, rising[:earlier])):
         for side in ("left", "right"):
-            found = np.searchsorted(column, wanted, side=side)
-            np.testing.assert_array_equal(found, np.searchsorted(expected, wanted, side=side))
+            for found in (np.searchsorted(column, wanted, side=side), column.searchsorted(wanted, side=side)):
+                assert found.dtype == np.intp
+                np.testing.assert_array_equal(found, np.searchsorted(expected, wanted, side=side))
             for one in wanted:
                 assert column.searchsorted(one, side=side) == expected.searchsorted(one, side=side)
 
@@ -90,11 +117,15 @@ def test_it_is_used_as_an_array():
         (np.isnan(column), np.isnan(numbers)),
         (column[numbers > 4], numbers[numbers > 4]),
         (column[[3, 1]], numbers[[3, 1]]),
+        (column[Column.of(np.array([3, 1]))], numbers[[3, 1]]),
+        (np.add(column, 1, dtype=np.float32), np.add(numbers, 1, dtype=np.float32)),
+        (column.__array__(np.dtype(np.int64)), numbers.astype(np.int64)),
         (np.where(numbers > 4, column, 0), np.where(numbers > 4, numbers, 0)),
         (column.astype(np.int64), numbers.astype(np.int64)),
         (list(column), list(numbers)),
     ):
         np.testing.assert_array_equal(found, expected)
+        assert np.asarray(found).dtype == np.asarray(expected).dtype
     assert (column.min(), column.max(), column.sum(), column.tolist()) == (1, 20, 210, numbers.tolist())
 
 
@@ -115,6 +146,7 @@ def test_what_repeats_is_deflated_and_columns_share_their_memory(monkeypatch):
         "random": chance.integers(0, 1 << 30, 5120).astype(float),
         "never known": np.full(5120, np.nan),
         "not whole": chance.random(5120),
+        "three bits": chance.integers(0, 8, 5120).astype(float),  # as much as their steps, which compress less well
     }
     columns = {name: Column.empty(np.float64, slabs) for name in arrays}
     for start in range(0, 5120, 320):
@@ -123,7 +155,15 @@ def test_what_repeats_is_deflated_and_columns_share_their_memory(monkeypatch):
     for name, column in columns.items():
         np.testing.assert_array_equal(column[:], arrays[name])
         packed_bytes = column.nbytes - rest_bytes
-        assert packed_bytes <= {"random": 4 * 5120, "not whole": 8 * 5120}.get(name, 5120 // 10), name
+        assert packed_bytes <= {"random": 4 * 5120, "not whole": 8 * 5120, "three bits": 2500}.get(name, 5120 // 10), (
+            name
+        )
+
+
+def test_unknown_numbers_cost_their_bits_alone():
+    known = np.random.default_rng(7).integers(0, 2, 64).astype(bool)
+    constant, zero = (Column.of(np.where(known, number, np.nan)) for number in (7.0, 0.0))
+    assert constant.nbytes == zero.nbytes
 
 
 def test_what_lies_in_a_slab_cannot_be_changed():
