@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from memtui.analysis.miss_ratio import bounds_are_close
 from memtui.analysis.resident import PSS, RSS
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import about_percent, duration, percent, size
 
 Forms = tuple[str, ...]  # of one sentence, the longest first
@@ -26,6 +27,7 @@ class Figures:
     resident: str = RSS  # what the resident memory is: that of one process, or the PSS of several
     lost_fraction: float | None = None  # of the time: estimate of the program's loss by being watched
     reuse_estimate_bytes: float | None = None  # of those 95 %, for random order inside each window
+    may_lack_pages: bool = False  # of most windows it is known that more may have been touched
 
 
 def sentences_of(figures: Figures) -> list[Forms]:
@@ -63,29 +65,27 @@ def _working_set(figures: Figures) -> Forms:
     wss, most, fraction = figures.wss_median_bytes, figures.wss_max_bytes, figures.touched_fraction
     if wss is None or most is None:
         return ()
-    start = f"In a window of {duration(figures.window_s)} the program touches {size(wss)} in the median"
-    end = f", and {size(most)} at most."
+    least, end = ("at least ", ".") if figures.may_lack_pages else ("", f", and {size(most)} at most.")
+    start = f"In a window of {duration(figures.window_s)} the program touches {least}{size(wss)} in the median"
     if fraction is None:
-        return start + end, f"{start}."
+        return tuple(dict.fromkeys((start + end, f"{start}.")))
     kind = " (PSS)" if figures.resident == PSS else ""
     share = f", {percent(fraction)} of the {size(figures.resident_bytes)} that are resident{kind}"
-    return start + share + end, f"{start}{share}.", f"{start}."
+    return tuple(dict.fromkeys((start + share + end, f"{start}{share}.", f"{start}.")))
 
 
 def _reuse(figures: Figures) -> Forms:
-    """Return the sentence; an empty tuple where the bounds are too far apart and nothing is estimated."""
-    if figures.reuse_bytes is None:
+    """Return the sentence; an empty tuple where the bounds say too little, or do not hold for want of pages."""
+    if figures.reuse_bytes is None or figures.may_lack_pages:
         return ()
     what = "would hold 95 % of the touches of pages that were touched before"
     if bounds_are_close(*figures.reuse_bytes):
         return (f"An LRU memory of {size(figures.reuse_bytes[1])} {what}, as far as windows of this length tell.",)
     if figures.reuse_estimate_bytes is None:
         return ()
-    estimate, (low, high) = size(figures.reuse_estimate_bytes), map(size, figures.reuse_bytes)
-    return (
-        f"An LRU memory of about {estimate} (between {low} and {high}) {what}, if their order inside each window is "
-        "random.",
-    )
+    estimate, (low, high) = size(figures.reuse_estimate_bytes), figures.reuse_bytes
+    bounds = f"between {size(low)} and {size(high)}" if low > PAGE_BYTES else f"{size(high)} at most"
+    return (f"An LRU memory of about {estimate} ({bounds}) {what}, if their order inside each window is random.",)
 
 
 def _cost(figures: Figures) -> Forms:

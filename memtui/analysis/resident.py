@@ -59,9 +59,15 @@ class ResidentKind:
 
 
 def resident_bytes(samples: Any, kind: str, of: slice = slice(None)) -> NDArray[np.float64]:
-    """Return resident memory of one kind by sample, f8[n]."""
+    """Return resident memory of one kind by sample, f8[n].
+
+    A PSS that is less than what was touched was read before the processes grew, and is not known of that window.
+    """
     rss: NDArray[np.float64] = samples.rss_bytes[of]
-    return np.where(samples.processes[of] == 1, rss, samples.pss_bytes[of]) if kind == PSS else rss
+    if kind != PSS:
+        return rss
+    pss: NDArray[np.float64] = samples.pss_bytes[of]
+    return np.where(samples.processes[of] == 1, rss, np.where(pss < samples.wss_bytes[of], np.nan, pss))
 
 
 def resident(samples: Any, processes: Sequence[Process]) -> Resident:

@@ -17,7 +17,7 @@ from memtui.core.privilege import as_invoker, invoker, state_directory
 from memtui.core.samples import Capability, Host
 from memtui.core.text import printable
 from memtui.core.units import between, duration_ns
-from memtui.probes.competing_observers import other_observers
+from memtui.probes.competing_observers import how_to_stop, other_observers
 from memtui.probes.host import read_host
 from memtui.probes.major_faults import measure
 from memtui.probes.pages.referenced import prove_flush
@@ -200,6 +200,7 @@ def format_findings(findings: Findings) -> str:
     lines += _of_faults(findings.fault_latencies)
     for name in findings.observers:
         lines.append(f"observer     {name} clears accessed bits, too: some touched pages may be missed")
+        lines.append(f"{'':<12} {how_to_stop(name)}")
     return "\n".join(lines)
 
 

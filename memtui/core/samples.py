@@ -27,6 +27,14 @@ SHARED_UNKNOWN = "pages that several processes share count once for each of them
 # The reason of missing values where each window reads another part of the memory.
 SAMPLED = "a part of the memory is read in each window: reuse distances and tensors need all of it (--pages exact)"
 
+# In the reasons of a lower bound: what was touched is that much, or more.
+MORE_TOUCHED, MISSED = "more may have been touched", "touched pages may be missed"
+
+
+def is_lower_bound(reason: str) -> bool:
+    """Return whether a working set with this reason may lack pages that were touched."""
+    return MORE_TOUCHED in reason or MISSED in reason
+
 
 class Status(StrEnum):
     """Whether a value is there, and why not."""

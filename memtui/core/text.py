@@ -10,6 +10,7 @@ import difflib
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePath
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,6 +24,23 @@ def program_first(command: str) -> str:
     """Return a command line without the folder of its program, which comes first and matters least."""
     program, blank, rest = command.partition(" ")
     return program.rpartition("/")[2] + blank + rest
+
+
+def program_name(command: str) -> str:
+    """Return the name of a program for display: ``train.py`` for ``/usr/bin/python3 -u /a/train.py --x``."""
+    argv = command.split()
+    if not argv:
+        return "?"
+    name = PurePath(argv[0]).name
+    if name.startswith("python"):
+        for number, argument in enumerate(argv[1:], 1):
+            if argument == "-m" and number + 1 < len(argv):
+                return argv[number + 1]
+            if argument == "-c":
+                return f"{name} -c"
+            if not argument.startswith("-"):
+                return PurePath(argument).name
+    return name
 
 
 def short_command(command: str, characters: int) -> str:

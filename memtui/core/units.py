@@ -193,8 +193,8 @@ def short_power(watts: float | None) -> str:
 
 
 def births_text(gaps: int) -> str:
-    """Return how often processes were seen to begin or end: ``1 birth or end``."""
-    return f"{gaps} birth{'s' * (gaps != 1)} or end{'s' * (gaps != 1)}"
+    """Return how often processes were seen to begin or end: ``at least 1 birth or end``."""
+    return f"at least {gaps} birth{'s' * (gaps != 1)} or end{'s' * (gaps != 1)}"
 
 
 def processes_text(count: int) -> str:

@@ -89,6 +89,14 @@ def other_observers(sys_root: Path = SYS) -> tuple[str, ...]:
     return tuple(sorted(set(_running(sys_root))))
 
 
+def how_to_stop(name: str) -> str:
+    """Return what switches one of the kernel's own observers off, by its name."""
+    what, _, number = name.removeprefix("DAMON (").removesuffix(")").partition(" ")
+    if number:
+        return f"if nobody needs it: echo off > /sys/kernel/mm/damon/admin/kdamonds/{number}/state"
+    return f"if nobody needs it: echo N > /sys/module/{what}/parameters/enabled"
+
+
 def describe_others(others: tuple[str, ...], reads_notes: bool, *, sampled: bool) -> str:
     """Return a notice for the user about the kernel's own observers.
 

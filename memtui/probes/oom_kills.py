@@ -153,7 +153,7 @@ class OomKills:
         if cause and time.monotonic_ns() - counted_ns < RECENT_NS:
             return f"killed by SIGKILL, probably by the kernel: {cause}", texts
         if self._names_pids or self._count is not None:
-            return f"{how}, not by the kernel for want of memory", texts
+            return f"{how}, and not because memory ran out", texts
         return how, texts
 
     def _read(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from memtui.core.procfs import PROC, rss_bytes_of, swap_bytes_of
 from memtui.core.samples import VmaSizes
-from memtui.core.units import duration
+from memtui.core.units import duration, size
 
 SHARE = 0.002  # of the time, for reading
 SHARE_OF_BUDGET = 0.2  # of the budget where there is one, if that is less
@@ -27,6 +27,7 @@ USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
 EARLY_RESTS, EARLY_REST = 2, 100  # the count of shorter rests at the start; each is this many times a reading, ...
 EARLY_NS = 15_000_000_000  # ... and this at least, unless the usual rest is shorter
 CHANGED_BYTES = 32 << 20  # a change of private memory by this much has it read by mapping
+RSS_CHANGE = 0.25  # of the RSS, and more than these bytes: sizes that were read before it are not those of now
 _MOST_TEXT_BYTES = 4 << 20  # of smaps, about 5,000 mappings: longer texts are not parsed
 _EXAMPLE_BYTES = 64 << 20  # of a smaller process the time is not measured
 CHANGED = "processes began or ended since it was read last"
@@ -48,6 +49,7 @@ class Rollup:
         private_bytes: what no other process maps (USS), with hugetlb pages, which are in neither RSS nor PSS.
         swap_bytes: what is swapped out of it.
         private_by_vma: ``private_bytes`` by start of the mapping, when they were read last; None where they were not.
+        rss_bytes: the RSS then.
     """
 
     pss_bytes: int | None
@@ -56,6 +58,16 @@ class Rollup:
     private_bytes: int | None = None
     swap_bytes: int | None = None
     private_by_vma: VmaSizes | None = None
+    rss_bytes: int | None = None
+
+    def for_rss(self, rss_bytes: int | None) -> Rollup:
+        """Return this reading for a process that has so much RSS now; without sizes where that is much more or less."""
+        if self.rss_bytes is None or rss_bytes is None:
+            return self
+        if abs(rss_bytes - self.rss_bytes) <= max(RSS_CHANGE * self.rss_bytes, CHANGED_BYTES):
+            return self
+        reason = f"read when its RSS was {size(self.rss_bytes)}"
+        return Rollup(None, None, reason, swap_bytes=self.swap_bytes, private_by_vma=self.private_by_vma)
 
 
 class PssProbe:
@@ -128,7 +140,7 @@ class PssProbe:
             text = (folder / "smaps_rollup").read_bytes()
             if resident_bytes >= _EXAMPLE_BYTES:
                 self._ns_per_byte = (time.thread_time_ns() - began_ns) / resident_bytes
-            return self._with_mappings(pid, parse_rollup(text))
+            return replace(self._with_mappings(pid, parse_rollup(text)), rss_bytes=resident_bytes)
         except (FileNotFoundError, ProcessLookupError):
             there = folder.exists() and not (self._proc / "self" / "smaps_rollup").exists()
             return Rollup(None, None, "this kernel has no smaps_rollup (Linux 4.14)" if there else "it ended")

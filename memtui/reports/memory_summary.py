@@ -10,7 +10,7 @@ import numpy as np
 from memtui.analysis.alike import Group
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
-from memtui.core.samples import SHARED_UNKNOWN, Status
+from memtui.core.samples import SHARED_UNKNOWN, Status, is_lower_bound
 from memtui.core.units import duration, percent, size
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.size_summary import SizeSummary, finite_median, size_clause, size_summary
@@ -72,6 +72,13 @@ class TouchedFraction:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkingSetSummary(SizeSummary):
+    """The working set. ``lower_bound``: of most windows it is known that more may have been touched."""
+
+    lower_bound: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReleasedSummary(SizeSummary):
     """Upper bound of the memory that was released in a window. ``per_s``: bytes in a second."""
 
@@ -88,15 +95,22 @@ def why_no_working_set(reader: ReportSource) -> str:
     return next((reason for reason in lost if reason), "no window was complete")
 
 
-def working_set(reader: ReportSource, alike: np.ndarray) -> SizeSummary:
+def working_set(reader: ReportSource, alike: np.ndarray) -> WorkingSetSummary:
     """Return the working set over the windows that are ``alike``, with the reasons why it is less than exact."""
     samples = reader.samples
     result = size_summary(samples.wss_bytes[alike], why_no_working_set(reader))
+    measured = alike & np.isfinite(samples.wss_bytes)
+    bounds = [samples.reason[n] for n in np.flatnonzero(measured).tolist() if is_lower_bound(samples.reason[n])]
+    lower_bound = bool(2 * len(bounds) > np.count_nonzero(measured))
     pairs = zip(samples.status, samples.reason, strict=True)
     reason = next((reason for status, reason in pairs if status == Status.APPROXIMATE), None)
-    if reason is None and _shared_unknown(reader):
+    if lower_bound:
+        reason = bounds[0]
+    elif reason is None and _shared_unknown(reader):
         reason = SHARED_UNKNOWN
-    return result if reason is None else replace(result, status=Status.APPROXIMATE, reason=reason)
+    if reason is not None:
+        result = replace(result, status=Status.APPROXIMATE, reason=reason)
+    return WorkingSetSummary(result.mean, result.median, result.max, result.status, result.reason, lower_bound)
 
 
 def _shared_unknown(reader: ReportSource) -> bool:
@@ -237,6 +251,6 @@ def released_lines(released: ReleasedSummary, wss: SizeSummary) -> list[str]:
     if released.mean is None or wss.mean is None or released.mean < NOTABLE_RELEASED * wss.mean:
         return []
     return [
-        f"given back   up to {size(released.mean)} in a window (mean; {size(released.max)} in one), "
+        f"given back   in a window at most {size(released.mean)} (mean) and {size(released.max)} (max), or "
         f"{size(released.per_s)}/s: pages that were touched and given back in one window are not in its working set"
     ]

@@ -112,7 +112,7 @@ def budget_clause(budget: Budget) -> str:
     allowance = f"the budget of {budget.max_fraction * 100:g} %"
     if budget.fraction is None:
         return f"{allowance}: n/a with fewer than two samples"
-    cost = f"costs {budget.fraction * 100:.2f} %"
+    cost = f"loss and own CPU up to {budget.fraction * 100:.2f} %"
     if budget.met:
         return f"{cost}, within {allowance}"
     if budget.needed_interval_s is None:

@@ -29,7 +29,8 @@ class ProcessSummary:
 
     Attributes:
         pid, role, generation, command: identity of the process.
-        wss_bytes, shared_bytes, rss_bytes, pss_bytes: means over windows.
+        wss_bytes, shared_bytes: means over the windows that are alike.
+        rss_bytes, pss_bytes: means over all windows.
         private_bytes: likewise, of its resident memory that no other process maps (USS).
         swap_bytes: likewise, of what is swapped out.
         gpu_bytes, gpu_max_bytes: mean and maximum of its memory on all GPUs at the end of each window.
@@ -58,7 +59,7 @@ class ProcessSummary:
 def process_summaries(reader: ReportSource, rows: ProcessRows, alike: set[int]) -> tuple[ProcessSummary, ...]:
     """Return a summary of every process that existed in a window.
 
-    All sizes are means over the samples that are ``alike``, if the process existed in one of them.
+    Working sets are means over the samples that are ``alike``; resident memory is that of all windows, by their length.
     """
     means = _mean_sizes(rows, alike)
     gpu = _at_window_ends(reader.gpu_memory(0, 2**62), rows, "gpu_bytes")
@@ -93,22 +94,20 @@ class _Readings(NamedTuple):
 
 
 def _mean_sizes(rows: ProcessRows, alike: set[int]) -> dict[int, dict[str, float]]:
-    """Return the means of the sizes that are known, by process and name."""
-    present = {row["process"] for row in rows if row["sample"] in alike}
-    sizes: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    """Return the means of the sizes that are known, by process and name: of resident memory over time."""
+    sizes: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if row["sample"] in alike:
-            names: tuple[str, ...] = _ALL_SIZES
-        else:
-            names = () if row["process"] in present else _RESIDENT_SIZES
-        of_process = sizes[row["process"]]
-        for name in names:
+        of_process, length_ns = sizes[row["process"]], row["end_ns"] - row["start_ns"]
+        for name in _ALL_SIZES if row["sample"] in alike else _RESIDENT_SIZES:
             if row[name] is not None:
-                of_process[name].append(row[name])
-    return {
-        process: {name: float(np.mean(values)) for name, values in by_name.items()}
-        for process, by_name in sizes.items()
-    }
+                of_process[name].append((row[name], length_ns if name in _RESIDENT_SIZES else 1))
+    return {process: {name: _mean(pairs) for name, pairs in by_name.items()} for process, by_name in sizes.items()}
+
+
+def _mean(pairs: Sequence[tuple[int, int]]) -> float:
+    """Return the mean of values with weights; of values without any weight the plain one."""
+    values, weights = np.array(pairs, np.float64).T
+    return float(np.average(values, weights=weights if weights.any() else None))
 
 
 def _at_window_ends(readings: Sequence[GpuMemory | GpuUse], rows: ProcessRows, name: str) -> dict[int, _Readings]:

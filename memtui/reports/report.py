@@ -173,7 +173,7 @@ class Report:
     windows: tuple[memory.WindowGroup, ...]
     duration_s: float
     samples: int
-    wss_bytes: SizeSummary
+    wss_bytes: memory.WorkingSetSummary
     wss_largest: memory.LargestWindow
     shared_bytes: SizeSummary
     rss_bytes: memory.ResidentSummary
@@ -245,6 +245,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     )
     alike = by_interval[0].windows if by_interval else np.ones(0, bool)
     alike_samples = set(samples.sample[alike].tolist())
+    working_set = memory.working_set(reader, alike)
     devices = sorted({step.device for step in steps} - {MAIN_MEMORY})
     budgeted = allowed(hello.options.max_overhead_ppm) and len(samples)
     return Report(
@@ -264,14 +265,14 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         windows=memory.window_groups(by_interval, samples.wss_bytes[:], lengths_s),
         duration_s=(end_ns - start_ns) / SECOND_NS,
         samples=len(samples),
-        wss_bytes=memory.working_set(reader, alike),
+        wss_bytes=working_set,
         wss_largest=memory.largest_window(samples.wss_bytes[:], lengths_s),
         shared_bytes=memory.shared_memory(reader, alike),
         rss_bytes=memory.resident_set(samples.rss_bytes[:], resident_memory, lengths_s),
         pss_bytes=memory.proportional_set(resident_memory, rows, lengths_s),
         touched_fraction=memory.touched_of_resident(np.where(alike, samples.wss_bytes, np.nan), resident_memory),
         given_back_bytes=memory.released_memory(rows, alike_samples),
-        reuse=reuse_summary(reader),
+        reuse=reuse_summary(reader, working_set),
         budgeted_s=intervals_s(samples.intervals_ns(), 0) if budgeted else None,
         overhead=overhead_of(reader, rows, end_ns - start_ns),
         power=power_summaries(power_readings),

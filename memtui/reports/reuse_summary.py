@@ -11,7 +11,7 @@ from memtui.analysis.reuse_estimate import ASSUMPTION
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.core.samples import SAMPLED, Status
 from memtui.core.units import duration, size
-from memtui.reports.memory_summary import why_no_working_set
+from memtui.reports.memory_summary import WorkingSetSummary, why_no_working_set
 from memtui.reports.source import ReportSource
 
 NO_ESTIMATE = "recorded by a memtui that did not store what an estimate needs"
@@ -52,7 +52,7 @@ class ReuseSummary:
     Attributes:
         first_touches: number of accesses to pages that were not accessed before.
         median_bytes, p95_bytes: median and 95th percentile of the distances of all returning accesses.
-        status, reason: why there are no distances.
+        status, reason: why there are no distances, or why they are of fewer pages than were touched.
         estimate_reason: why there is no estimate.
         bursts: the distances of shorter windows; None: there are none.
     """
@@ -85,7 +85,7 @@ def distance_bounds(exact: ExactReuse, share: float) -> DistanceBounds | None:
     return _distance(None if bounds is None else (*bounds, exact.estimate(share)))
 
 
-def reuse_summary(reader: ReportSource) -> ReuseSummary:
+def reuse_summary(reader: ReportSource, working_set: WorkingSetSummary) -> ReuseSummary:
     """Return the summary of a session's reuse distances. Raises SessionError."""
     exact = exact_reuse(reader)
     if reason := _why_no_distances(reader):
@@ -95,7 +95,8 @@ def reuse_summary(reader: ReportSource) -> ReuseSummary:
         reason = "no page was touched in two windows"
         return ReuseSummary(exact.first_touches, None, None, Status.UNSUPPORTED, reason)
     why = "" if median.estimate is not None else NO_ESTIMATE
-    return ReuseSummary(exact.first_touches, median, p95, Status.OK, "", why, _burst_summary(reader))
+    status, reason = (Status.APPROXIMATE, working_set.reason) if working_set.lower_bound else (Status.OK, "")
+    return ReuseSummary(exact.first_touches, median, p95, status, reason, why, _burst_summary(reader))
 
 
 def burst_reuse(reader: ReportSource) -> BurstReuse:
@@ -169,6 +170,8 @@ def whole_window_text(reuse: ReuseSummary) -> str:
         f"half of all returning touches within {within(median)}, 95 % within {within(p95)}; "
         f"{reuse.first_touches} first touches"
     )
+    if reuse.status == Status.APPROXIMATE:
+        text = f"{text} (of the pages that were seen: {reuse.reason})"
     return f"{text}; {ASSUMPTION}" if is_estimated(reuse) else text
 
 

@@ -54,6 +54,7 @@ def _figures(report: Report) -> Figures:
         own_cpu=cost.self_cpu_fraction,
         touched_fraction=report.touched_fraction.fraction,
         resident=report.touched_fraction.of,
+        may_lack_pages=report.wss_bytes.lower_bound,
     )
 
 

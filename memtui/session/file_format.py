@@ -148,7 +148,7 @@ def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
     if not head:
         raise SessionError(f"{path}: is empty, not a {kind}")
     if not SQLITE_MAGIC.startswith(head[: len(SQLITE_MAGIC)]) and not head.startswith(SQLITE_MAGIC):
-        raise SessionError(f"{path}: is not a memtui {kind}")
+        raise SessionError(f"{path}: is not a memtui {kind} (no SQLite file); memtui import reads files of other tools")
     if len(head) < 100:
         raise SessionError(f"{path}: is truncated")
     return head, status.st_size

@@ -51,7 +51,7 @@ def details(view: HeaderView) -> list[tuple[str, str]]:
         for name, seconds in (("asked", view.requested_s), ("budgeted", view.budgeted_s), ("true", view.true_s))
         if seconds is not None
     ]
-    spent = "" if view.spent is None else f", {text.percent(view.spent)} used"
+    spent = "" if view.spent is None else f", now {text.percent(view.spent)} of the time"
     budget = "none" if view.budget is None else f"{view.budget * 100:g} %{spent}"
     return [
         ("tracker", view.tracker or "n/a"),

@@ -69,6 +69,8 @@ def test_bounds_more_than_sixteen_times_apart_are_not_spoken_of():
     estimated = sentences_of(Figures(reuse_bytes=far, reuse_estimate_bytes=37 * MIB))[0][0]
     assert "An LRU memory of about 37.0 MiB (between 4.00 MiB and 64.0 MiB) would hold 95 %" in estimated
     assert "if their order inside each window is random" in estimated
+    whole = sentences_of(Figures(reuse_bytes=(4096, 64 * MIB), reuse_estimate_bytes=37 * MIB))[0][0]
+    assert "An LRU memory of about 37.0 MiB (64.0 MiB at most) would hold 95 %" in whole, "one page is no bound"
     assert "about" not in sentences_of(Figures(reuse_bytes=near, reuse_estimate_bytes=37 * MIB))[0][0]
     assert not bounds_are_close(0, 4096)
 
@@ -92,6 +94,15 @@ def test_the_first_window_has_words_of_its_own(tmp_path):
     reader = Session(write_session(tmp_path / "s.memtui", messages(1, interval_ns=500 * MS)))
     assert "In a window of 500 ms" in Presenter(reader, follow=False).view().sentences.sentences[0][0]
     reader.close()
+
+
+def test_of_windows_that_may_lack_pages_the_least_is_said_and_no_reuse():
+    figures = replace(FIGURES, may_lack_pages=True, reuse_bytes=(30 * MIB, 64 * MIB))
+    least = "In a window of 200 ms the program touches at least 61.0 MiB in the median"
+    (wss, cost) = sentences_of(figures)
+    assert wss == (f"{least}, 13.0 % of the 480 MiB that are resident.", f"{least}.")
+    assert cost == sentences_of(FIGURES)[-1]
+    assert sentences_of(replace(figures, touched_fraction=None))[0] == (f"{least}.",)
 
 
 FIGURES = Figures(0.2, 61 * MIB, 180 * MIB, 480 * MIB, None, 0.058, 0.09, 0.13)

@@ -15,10 +15,11 @@ from memtui.core.samples import Process
 NAN = np.nan
 
 
-def samples(rss, pss, processes):
+def samples(rss, pss, processes, wss=()):
     """A table of samples; a number of processes of -1 is one that was not stored."""
     return SimpleNamespace(
         sample=np.arange(len(rss)),
+        wss_bytes=np.array(wss, float) if len(wss) else np.full(len(rss), NAN),
         rss_bytes=np.array(rss, float),
         pss_bytes=np.array(pss, float),
         processes=np.array(processes),
@@ -41,6 +42,13 @@ def test_a_process_that_was_always_alone_has_its_rss():
 def test_of_a_tree_it_is_the_pss_and_the_rss_where_one_was_alone():
     found = resident(samples([100, 300, 400], [NAN, 180, 250], [1, 2, 3]), tree(7, 8, 9))
     assert (found.name, found.bytes.tolist()) == (PSS, [100, 180, 250])
+
+
+def test_a_pss_below_what_was_touched_was_read_before_the_tree_grew():
+    wss = [150, 181, 180, NAN]
+    found = resident(samples([100, 300, 300, 300], [90, 180, 180, 180], [1, 2, 2, 2], wss), tree(7, 8))
+    assert found.name == PSS
+    np.testing.assert_array_equal(found.bytes, [100, NAN, 180, 180])
 
 
 def test_without_any_pss_the_sum_of_a_tree_is_called_one():

@@ -33,7 +33,7 @@ from memtui.core.samples import (
     VmaTable,
     Window,
 )
-from memtui.core.text import csv_cell, printable, short_command, some_of, utf8_safe, wrapped
+from memtui.core.text import csv_cell, printable, program_name, short_command, some_of, utf8_safe, wrapped
 from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
@@ -60,6 +60,24 @@ FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1")
 
 
 # The function
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("/usr/bin/python3 -u /a/train.py --x", "train.py"),
+        ("python -m torch.distributed.run train.py", "torch.distributed.run"),
+        ("/opt/python3.11 -c print(1)", "python3.11 -c"),
+        ("python3", "python3"),
+        ("python3 -u", "python3"),
+        ("python -m", "python"),
+        ("/usr/local/bin/a.out 3", "a.out"),
+        ("", "?"),
+        ("  ", "?"),
+    ],
+)
+def test_a_program_is_called_what_a_person_calls_it(command, name):
+    assert program_name(command) == name
 
 
 @pytest.mark.parametrize(

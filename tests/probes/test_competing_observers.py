@@ -11,7 +11,7 @@ import pytest
 
 from memtui.core.block_sample import BlockSample
 from memtui.core.samples import Status
-from memtui.probes.competing_observers import other_observers
+from memtui.probes.competing_observers import how_to_stop, other_observers
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
 from tests.support.folders import put
@@ -39,6 +39,19 @@ def test_damon_in_all_its_forms(tmp_path):
     put(tmp_path / "module/damon_stat/parameters/enabled", "Y")
     put(tmp_path / "module/damon_reclaim/parameters/enabled", "N")
     assert other_observers(tmp_path) == ("DAMON (damon_stat)", "DAMON (kdamond 1)")
+
+
+def test_how_each_of_them_is_switched_off(tmp_path, monkeypatch):
+    """What is said writes the file that says whether the observer runs."""
+    for path, on in (
+        ("kernel/mm/damon/admin/kdamonds/12/state", "on"),
+        ("module/damon_lru_sort/parameters/enabled", "Y"),
+    ):
+        put(tmp_path / path, on)
+        (name,) = other_observers(tmp_path)
+        _, _, command = how_to_stop(name).partition(": ")
+        subprocess.run(command.replace("/sys/", f"{tmp_path}/"), shell=True, check=True)
+        assert other_observers(tmp_path) == ()
 
 
 def test_the_user_is_told_once_per_change(monkeypatch):

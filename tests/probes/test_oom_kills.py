@@ -112,7 +112,7 @@ def test_a_kill_long_ago_is_not_this_one(tmp_path, monkeypatch):
     ]
     later_ns = time.monotonic_ns() + oom_kills.RECENT_NS
     monkeypatch.setattr(oom_kills.time, "monotonic_ns", lambda: later_ns)
-    assert kills.explained(SIGKILL, [PID]) == ("killed by SIGKILL, not by the kernel for want of memory", [])
+    assert kills.explained(SIGKILL, [PID]) == ("killed by SIGKILL, and not because memory ran out", [])
 
 
 def test_nothing_is_said_where_nothing_is_known(tmp_path):
@@ -184,7 +184,7 @@ def test_what_the_log_says_of_others_is_left_out(tmp_path, log, line, level):
     kills = OomKills(PID, log.log, machine.proc)
     log.write(line, level=level)
     assert kills.new([PID]) == []
-    assert kills.explained(SIGKILL, [PID]) == ("killed by SIGKILL, not by the kernel for want of memory", [])
+    assert kills.explained(SIGKILL, [PID]) == ("killed by SIGKILL, and not because memory ran out", [])
 
 
 def test_pids_of_a_namespace_are_not_those_of_the_log(tmp_path, log):
@@ -193,7 +193,7 @@ def test_pids_of_a_namespace_are_not_those_of_the_log(tmp_path, log):
     (machine.proc / "self/ns/pid").symlink_to("pid:[4026532170]")
     kills = OomKills(PID, log.log, machine.proc)
     log.write(VICTIM.format("Out of memory: ", PID))
-    assert kills.explained(SIGKILL, [PID]) == ("killed by SIGKILL, not by the kernel for want of memory", [])
+    assert kills.explained(SIGKILL, [PID]) == ("killed by SIGKILL, and not because memory ran out", [])
 
 
 def test_a_real_cgroup_that_is_too_small(tmp_path):

@@ -29,7 +29,7 @@ _CODES = {
     "killed by SIGKILL": _WAITS + "time.sleep(100)",
     "killed by SIGTERM": _WAITS + "time.sleep(100)",
 }
-NOT_OUT_OF_MEMORY = {"killed by SIGKILL": "killed by SIGKILL, not by the kernel for want of memory"}
+NOT_OUT_OF_MEMORY = {"killed by SIGKILL": "killed by SIGKILL, and not because memory ran out"}
 _SIGNALS = {"killed by SIGKILL": signal.SIGKILL, "killed by SIGTERM": signal.SIGTERM}
 
 

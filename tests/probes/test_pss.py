@@ -241,6 +241,23 @@ def test_private_memory_is_read_by_mapping_where_it_changed(writer, monkeypatch)
     assert probe.of(child).private_by_vma is None, "it has too many mappings"
 
 
+def test_sizes_of_before_a_process_grew_are_not_those_of_now(writer):
+    parent, child, write = writer
+    write(20)
+    probe = PssProbe()
+    probe.poll([parent, child])
+    reading = probe.of(child)
+    assert reading.rss_bytes == pytest.approx(psutil.Process(child).memory_info().rss, rel=0.05)
+    more = max(reading.rss_bytes // 4, pss.CHANGED_BYTES)
+    for rss_bytes in (None, reading.rss_bytes + more, reading.rss_bytes - more):
+        assert reading.for_rss(rss_bytes) == reading
+    for rss_bytes in (reading.rss_bytes + more + _MIB, reading.rss_bytes - more - _MIB):
+        late = reading.for_rss(rss_bytes)
+        assert (late.pss_bytes, late.private_bytes, late.t_ns) == (None, None, None)
+        assert late.reason.startswith("read when its RSS was ")
+        assert late.swap_bytes == reading.swap_bytes
+
+
 def test_a_tree_that_changed_has_no_pss_until_it_is_read_again(tree):
     """Pages of one that ended count for more in the others: what was read is not theirs any more."""
     probe = PssProbe()

@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 
 from memtui.analysis.address_ranges import mapped_bytes
 from memtui.analysis.page_raster import picture_of
+from memtui.core.samples import End, Process, ProcessWindow, Window
 from memtui.reports.comparison.common_windows import common_interval_s
 from memtui.reports.comparison.differences import condition_rows, figure_rows, notes, sentences, window_text
+from memtui.reports.comparison.load import memory_of
 from memtui.reports.comparison.model import against, letters
 from memtui.reports.comparison.text import read, same_windows, text, to_dict
 from memtui.reports.redact import open_source
+from memtui.reports.report import build_report
 from memtui.reports.source import Source
 from memtui.session.page_windows import PageWindows, busiest
 from memtui.session.vma_row import VmaRow
@@ -51,6 +54,26 @@ def opened(tmp_path):
             return sessions, same_windows(sessions, readers)
 
         yield make
+
+
+def test_resident_memory_is_weighted_by_time_as_in_the_report(tmp_path):
+    """A recording begins with short windows, in which a program is still small."""
+
+    def windows():
+        yield hello()
+        yield Process(1, 4242, 1, 777, 0, "python train.py", "target")
+        end_ns = 0
+        for sample, (seconds, mib) in enumerate([(0.1, 10)] * 5 + [(10, 100), (20, 200), (1, 150)]):
+            start_ns, end_ns = end_ns, end_ns + round(seconds * 1e9)
+            window = ProcessWindow(1, start_ns, end_ns, rss_bytes=mib << 20)
+            yield Window(sample, start_ns, end_ns, 10**8, 0, (window,))
+        yield End(end_ns, "stopped")
+
+    path = write_session(tmp_path / "s.memtui", windows())
+    with closing(open_source(path)) as source:
+        figures = memory_of(source).figures
+    assert figures["rss_median_bytes"] == build_report(path).rss_bytes.median == 200 << 20
+    assert figures["rss_p95_bytes"] == 200 << 20
 
 
 @pytest.mark.parametrize(

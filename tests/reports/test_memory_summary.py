@@ -9,11 +9,12 @@ import pytest
 
 from memtui.analysis.alike import Group
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident
-from memtui.core.samples import SHARED_UNKNOWN, Capability, Status
+from memtui.core.samples import MORE_TOUCHED, SHARED_UNKNOWN, Capability, Status
 from memtui.reports.memory_summary import (
     LargestWindow,
     ReleasedSummary,
     WindowGroup,
+    WorkingSetSummary,
     births_and_ends,
     largest_window,
     proportional_set,
@@ -71,7 +72,7 @@ def resident(name, *values) -> Resident:
 
 def test_the_working_set_is_that_of_windows_that_are_alike():
     found = working_set(reader([10, 20, 60, NAN, 9000]), np.array([True, True, True, True, False]))
-    assert found == SizeSummary(30, 20, 60, Status.OK, "")
+    assert found == WorkingSetSummary(30, 20, 60, Status.OK, "", lower_bound=False)
 
 
 def test_a_working_set_that_is_less_than_exact_says_so():
@@ -81,6 +82,20 @@ def test_a_working_set_that_is_less_than_exact_says_so():
     shared = working_set(reader([10, 20], [NAN, 0]), all_)
     assert (shared.status, shared.reason) == (Status.APPROXIMATE, SHARED_UNKNOWN)
     assert working_set(reader([NAN, 20], [NAN, 0]), all_).status == Status.OK, "what is not known shares nothing"
+
+
+def test_it_is_a_lower_bound_where_most_windows_may_lack_pages():
+    session = reader([10, 20, 30, 40, 50])
+    missed = f"about 9 MiB {MORE_TOUCHED}"
+    session.samples.status[:] = [Status.APPROXIMATE] * 5
+    session.samples.reason[:] = ["it ran on", missed, "it ran on", missed, missed]
+    for alike, lower_bound, reason in (
+        ([1, 1, 1, 1, 1], True, missed),
+        ([1, 1, 1, 1, 0], False, "it ran on"),
+        ([0, 1, 0, 0, 0], True, missed),
+    ):
+        found = working_set(session, np.array(alike, bool))
+        assert (found.lower_bound, found.reason) == (lower_bound, reason)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +185,9 @@ def test_released_memory_is_spoken_of_from_a_hundredth_of_the_working_set(releas
     lines = released_lines(ReleasedSummary(mean, mean, 3 * MIB, Status.OK, "", 2.0 * MIB), size)
     assert bool(lines) is shown
     if shown:
-        assert lines[0].startswith("given back   up to 1.00 MiB in a window (mean; 3.00 MiB in one), 2.00 MiB/s: pages")
+        assert lines[0].startswith(
+            "given back   in a window at most 1.00 MiB (mean) and 3.00 MiB (max), or 2.00 MiB/s: pages"
+        )
 
 
 def test_groups_of_windows():

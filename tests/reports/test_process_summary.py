@@ -18,10 +18,12 @@ from memtui.reports.process_summary import (
 MIB = 1 << 20
 
 
-def row(sample: int, process: int = 1, **sizes) -> dict:
+def row(sample: int, process: int = 1, length_ns: int = 100, **sizes) -> dict:
     """A window of 100 ns."""
     unknown = dict.fromkeys(("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes", "private_bytes", "swap_bytes"))
-    return {"sample": sample, "process": process, "end_ns": 100 * sample + 100, **unknown, **sizes}
+    end_ns = 100 * sample + 100
+    times = {"start_ns": end_ns - length_ns, "end_ns": end_ns}
+    return {"sample": sample, "process": process, **times, **unknown, **sizes}
 
 
 def summaries(rows, alike, *, memory=(), use=()) -> dict[int, ProcessSummary]:
@@ -33,9 +35,9 @@ def summaries(rows, alike, *, memory=(), use=()) -> dict[int, ProcessSummary]:
     return {found.pid: found for found in process_summaries(reader, rows, alike)}
 
 
-def test_means_are_over_windows_that_are_alike():
+def test_working_sets_are_of_windows_that_are_alike_and_resident_memory_of_all_by_their_length():
     rows = [
-        row(0, wss_bytes=9000, rss_bytes=9000),  # another length
+        row(0, length_ns=300, wss_bytes=9000, rss_bytes=900),
         row(1, wss_bytes=10, rss_bytes=100, shared_bytes=3),
         row(2, wss_bytes=30, rss_bytes=None, shared_bytes=None),
         row(3, wss_bytes=None, rss_bytes=300, pss_bytes=50),
@@ -43,7 +45,7 @@ def test_means_are_over_windows_that_are_alike():
     found = summaries(rows, {1, 2, 3})
     assert set(found) == {41}, "the others were in no window"
     one = found[41]
-    assert (one.wss_bytes, one.shared_bytes, one.rss_bytes, one.pss_bytes) == (20, 3, 200, 50)
+    assert (one.wss_bytes, one.shared_bytes, one.rss_bytes, one.pss_bytes) == (20, 3, 620, 50)
 
 
 def test_a_process_without_such_a_window_has_resident_memory_of_the_others_and_no_working_set():

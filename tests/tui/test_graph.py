@@ -66,7 +66,7 @@ def test_what_happened_in_a_window_is_said_of_that_window():
     samples.gaps[9], samples.faulted_in_bytes[9], samples.shared_bytes[9] = 1, 2 * MIB, np.nan
     notes = window_notes(samples, 9, TickLog(), "PSS read 7 s before")
     assert notes == (
-        "1 birth or end",
+        "at least 1 birth or end",
         "first mapped 2.00 MiB",
         "PSS read 7 s before",
         "shared pages count for each process",

@@ -4,28 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memtui.core.samples import NOT_CLEARED, Event
+from memtui.core.samples import NOT_CLEARED, End, Event
 from memtui.tui.presenters import Presenter
-from memtui.tui.presenters.header import pids_alive, program_name
+from memtui.tui.presenters.header import pids_alive
 from tests.support.screen_fakes import FakeSession
-
-
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [
-        ("/usr/bin/python3 -u /a/train.py --x", "train.py"),
-        ("python -m torch.distributed.run train.py", "torch.distributed.run"),
-        ("/opt/python3.11 -c print(1)", "python3.11 -c"),
-        ("python3", "python3"),
-        ("python3 -u", "python3"),
-        ("python -m", "python"),
-        ("/usr/local/bin/a.out 3", "a.out"),
-        ("", "?"),
-        ("  ", "?"),
-    ],
-)
-def test_a_program_is_called_what_a_person_calls_it(command, name):
-    assert program_name(command) == name
 
 
 def test_processes_that_ended_are_not_counted():
@@ -72,3 +54,15 @@ def test_why_nothing_arrives_is_said_of_a_live_recording_only():
     session.events = lambda first, last: [gap] if first <= gap.t_ns < last else []
     assert Presenter(session, follow=True).view().header.notice == "the sampler was stopped"
     assert Presenter(session, follow=False).view().header.notice == ""
+
+
+def test_a_program_that_went_on_after_the_last_window_ended_when_it_did():
+    session = FakeSession(20)
+    last_ns = int(session.samples.end_ns[-1])
+    session.end = End(last_ns + 13 * 10**9, "target exited", "")
+    presenter = Presenter(session, follow=True)
+    ended = presenter.view().header
+    presenter.playhead.home()
+    earlier = presenter.view().header
+    assert ended.duration_s - earlier.duration_s == pytest.approx(13)
+    assert earlier.duration_s == pytest.approx((last_ns - presenter.playhead.origin_ns) / 1e9)

@@ -57,6 +57,9 @@ def test_cpu_time_is_that_of_sampler_and_recorder(samples):
     cost = OwnCost()
     assert cost.cores(samples, 0, live=True) is None
     assert cost.cores(samples, LAST, live=False) == pytest.approx(2.1 / 210)
+    samples.end_ns[LAST] += 15 * 10**9  # one window takes longer than the time that is looked at
+    assert cost.cores(samples, LAST, live=False) == pytest.approx(2.1 / 15210)
+    samples.end_ns[LAST] -= 15 * 10**9
     assert cost.cores(samples, LAST, live=True) == pytest.approx(2.1 / 210)  # so soon it is still opening the session
 
 
@@ -92,6 +95,8 @@ def test_how_long_the_next_window_takes_is_said_of_a_live_recording(samples):
     samples.end_ns[LAST] = time.monotonic_ns()
     samples.next_ns[LAST] = 8_000_000_000
     live = HeaderView(state=State.LIVE)
-    assert with_budget(live, samples, LAST, 0.01).wait_s in (7, 8)
+    waiting = with_budget(replace(live, origin_ns=int(samples.end_ns[LAST]) - 20 * 10**9), samples, LAST, 0.01)
+    assert waiting.wait_s in (7, 8)
+    assert waiting.position_s == pytest.approx(20, abs=1), "its clock goes on between windows"
     assert with_budget(replace(live, state=State.PAUSED), samples, LAST, 0.01).wait_s is None
     assert with_budget(replace(live, notice="the sampler is gone"), samples, LAST, 0.01).wait_s is None

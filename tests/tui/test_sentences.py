@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, ResidentKind, resident, resident_bytes
-from memtui.core.samples import End, Process
+from memtui.core.samples import MORE_TOUCHED, End, Process
 from memtui.session.packed_column import Column
 from memtui.session.sample_arrays import COLUMNS, SampleArrays, SampleArraysBuilder
 from memtui.session.session import Session
@@ -38,7 +38,8 @@ def rows(count: int, *, seed: int = 0, unknown: float = 0.0, budget: bool = Fals
             "budgeted_ns": int(asked_ns * random.uniform(1, 1.2)) if budget else None,
             "paused_ns": numbers[0], "lost_ns": numbers[1], "wss_bytes": numbers[2], "rss_bytes": numbers[3],
             "processes": 1 + sample % 3, "pss_bytes": numbers[4] if pss else None,
-            "disturbed": "", "status": "ok", "reason": "",
+            "disturbed": "", "status": "ok",
+            "reason": f"1 MiB {MORE_TOUCHED}" if random.random() < 0.4 + 0.2 * (seed > 0) else "",
         }  # fmt: skip
         if random.random() < unknown:
             values |= dict.fromkeys(("paused_ns", "lost_ns", "wss_bytes", "pss_bytes")[sample % 4 :])
@@ -191,3 +192,9 @@ def test_what_was_found_comes_first_but_for_a_bad_end(tmp_path):
     assert last[0][0].startswith("Target killed by SIGTERM")
     assert before[0] == found[0]
     assert before[1][0].startswith("In a window of")
+
+
+@pytest.mark.parametrize(("seed", "lower_bound"), [(0, False), (1, True)])
+def test_the_working_set_is_a_lower_bound_where_most_windows_may_lack_pages(seed, lower_bound):
+    table = SampleArraysBuilder().add(rows(300, seed=seed))
+    assert WindowFigures(table, 299, PSS).figures(table).may_lack_pages == lower_bound

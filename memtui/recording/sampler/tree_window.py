@@ -181,7 +181,8 @@ class TreeWindows:
         if tracked.table_due:
             self._outbox.put(VmaTable(tracked.process.key, self.sample, tracked.vmas))
             tracked.table_due = False
-        window = tracked.window(outcome, usage, start_ns, end_ns, (status, reason), shared, self._pss.of(pid))
+        rollup = self._pss.of(pid).for_rss(usage.rss_bytes)
+        window = tracked.window(outcome, usage, start_ns, end_ns, (status, reason), shared, rollup)
         if not whole.lengths_ns or window.pages is None:
             return window
         return replace(window, parts=whole.accessed, part_lengths_ns=whole.lengths_ns)

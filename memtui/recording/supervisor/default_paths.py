@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from datetime import datetime
 from pathlib import Path
 
 from memtui.core.errors import UserError
 from memtui.core.files import check_place, ensure_folder
+from memtui.core.options import COMMAND_CHARACTERS
 from memtui.core.privilege import Invoker, runtime_directory, sessions_directory, state_directory
+from memtui.core.text import program_name
 from memtui.recording.control import FOLDER, Listener, open_listener
+
+_NAME_CHARACTERS = 40
 
 
 def default_session(user: Invoker, name: str) -> Path:
     """Return a named file under the user's state directory, which is created with mode 0700. Raises UserError."""
     folder = ensure_folder(sessions_directory(user), "name a file with -o")
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
+
+
+def session_name(pid: int) -> str:
+    """Return a prefix for the session of a process: its program and its PID, ``train.py-22880``."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()[:COMMAND_CHARACTERS].replace(b"\0", b" ")
+    except OSError:
+        return str(pid)
+    name = re.sub(r"[^\w.+]+", "-", program_name(command.decode(errors="replace")))[:_NAME_CHARACTERS].strip("-.")
+    return f"{name}-{pid}" if name else str(pid)
 
 
 def check_inputs(program: str | None, output: Path | None, *, force: bool) -> None:

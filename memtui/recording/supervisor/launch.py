@@ -46,7 +46,7 @@ from memtui.recording.supervisor.children import (
     start_redfish,
     terminate,
 )
-from memtui.recording.supervisor.default_paths import check_inputs, default_session, open_socket
+from memtui.recording.supervisor.default_paths import check_inputs, default_session, open_socket, session_name
 from memtui.recording.supervisor.duplicate import refuse_second
 from memtui.recording.supervisor.exec_gate import GO
 from memtui.recording.supervisor.program import Adopted, start_apart, start_here
@@ -141,7 +141,9 @@ class Observation:
                 refuse_second(user, pid, start_ticks)
             if was_root and user.uid:
                 check_inputs(program, output, force=force)  # with the rights of the user, and not of root
-            self.path = output or default_session(user, str(what) if isinstance(what, int) else what.session_name)
+            self.path = output or default_session(
+                user, session_name(what) if isinstance(what, int) else what.session_name
+            )
             self._traced = open_socket(user, f"trace-{os.getpid()}")
             if self._traced is None and isinstance(what, Launch) and what.trace_every is not None:
                 raise UserError("no socket can be made in your state directory, over which to be told", FAILURE)

@@ -105,6 +105,7 @@ def _reuse_tile(reuse: ReuseSummary) -> str:
         more = f"{burst_text(bursts)}; in whole windows {whole_window_text(reuse)}"
         return _tile(name, within(bursts.median_bytes), more)
     more = f"95 % within {within(p95)}; {reuse.first_touches} first touches; "
+    more += f"of the pages that were seen: {reuse.reason}; " if reuse.reason else ""
     more += ASSUMPTION if is_estimated(reuse) else "between two bounds, because order inside a window is not known"
     more += f"; {burst_text(bursts)}" if bursts is not None else ""
     return _tile("half of returning touches within", within(median), more)

@@ -34,16 +34,17 @@ def leak(recent: Recent) -> Check:
     if not len(resident):
         return Check(RULE, f"{subject}: it is not known", measured=False)
     low, high = size(float(resident.min())), size(float(resident.max()))
-    between = f"{subject}: {low} to {high} in {span(recent.span_s)}"
     growth = growth_of(t_s, resident)
     if growth is None:
-        return Check(RULE, f"{between}, no steady growth")
+        return Check(RULE, f"{subject}: none that is steady; between {low} and {high} in {span(recent.span_s)}")
+    between = f"{subject}: {size(float(resident[0]))} to {size(float(resident[-1]))} in {span(recent.span_s)}"
     grown_bytes = growth.bytes_per_s * growth.span_s
     if grown_bytes < max(LEAST_BYTES, LEAST_SHARE * resident[-1]):
         return Check(RULE, f"{between}, too little to tell")
     least_bytes_per_s = max(START_SHARE * resident[-1] / 60, LOADS_BYTES_PER_S)
     if growth.bytes_per_s > least_bytes_per_s and _age_s(recent) < STARTED_S:
-        return Check(RULE, f"{between}: as fast as a program that loads its data")
+        later = f"look again when it is {span(STARTED_S)} old"
+        return Check(RULE, f"{between}: as fast as a program that loads its data ({later})")
     if where_from := _where_from(recent, growth, grown_bytes):
         return Check(RULE, f"{between}, as {where_from}")
     used_bytes = _working_set_growth(recent, growth)

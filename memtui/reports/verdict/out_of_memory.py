@@ -18,7 +18,7 @@ def out_of_memory(recent: Recent) -> Check:
         return Check(RULE, "limit of memory: not read", measured=False)
     used = f"{size(limit.needed_bytes)} of the {size(limit.limit_bytes)} of {whose_limit(limit.cgroup)} in use"
     if limit.forecast is None:
-        return Check(RULE, f"limit of memory: {used}{cache_clause(limit)}, no steady growth towards it")
+        return Check(RULE, f"limit of memory: {used}{cache_clause(limit)}; what was seen does not reach it soon")
     sentence, short = forecast_forms(limit)
     return Check(RULE, f"limit of memory: {used}", finding=Finding(sentence, short, _action(limit), _evidence(limit)))
 

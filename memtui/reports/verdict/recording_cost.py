@@ -35,7 +35,7 @@ def recording_cost(recent: Recent) -> Check:
     if most is None:
         return Check(RULE, f"{what}, without a budget")
     if loss <= max(MOST_TIMES * most, most + LEAST_OVER):
-        return Check(RULE, f"{what}, within the budget of {most * 100:g} %")
+        return Check(RULE, f"{what} in the last {span(LOOKED_S)}, with a budget of {most * 100:g} %")
     start = f"memtui slows it by {about_percent(loss)}, more than its budget of {most * 100:g} %"
     apart_s = float(np.mean(intervals_ns)) / 1e9
     needed = duration(apart_s * loss / most).replace(" ", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import PurePath
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.released_memory import released_bytes
 from memtui.core.options import tracker_label
 from memtui.core.samples import NOT_CLEARED, Process, Status
+from memtui.core.text import program_name
 from memtui.session.packed_column import Column
 from memtui.session.process_reader import ProcessSample
 from memtui.session.session import Session
@@ -46,7 +46,7 @@ class Header:
             state=head.state,
             live_session=head.recording,
             position_s=(head.cursor_ns - head.origin_ns) / 1e9,
-            duration_s=(head.latest_ns - head.origin_ns) / 1e9,
+            duration_s=(self._end_ns(head) - head.origin_ns) / 1e9,
             speed=head.speed,
             ended="" if head.recording else self._how_it_ended(),
             tracker=tracker_label(hello.tracker),
@@ -57,6 +57,11 @@ class Header:
             ticks=ticks,
         )
         return view if index < 0 else self._measured(view, head, index)
+
+    def _end_ns(self, head: Playhead) -> int:
+        """Return when the last window ended; of a session that is shown at its end, when the recording did."""
+        end = self._reader.end if head.state is State.ENDED else None
+        return max(head.latest_ns, end.t_ns) if end is not None else head.latest_ns
 
     def _how_it_ended(self) -> str:
         end = self._reader.end
@@ -104,23 +109,6 @@ def pids_alive(processes: list[Process], rows: list[ProcessSample]) -> set[int]:
     pids = {p.key: p.pid for p in processes}
     alive = {pids[row["process"]] for row in rows if row["process"] in pids and row["status"] != Status.GONE}
     return alive or set(pids.values())  # before the first window: no process has ended yet
-
-
-def program_name(command: str) -> str:
-    """Return the name of a program for display: ``train.py`` for ``/usr/bin/python3 -u /a/train.py --x``."""
-    argv = command.split()
-    if not argv:
-        return "?"
-    name = PurePath(argv[0]).name
-    if name.startswith("python"):
-        for number, argument in enumerate(argv[1:], 1):
-            if argument == "-m" and number + 1 < len(argv):
-                return argv[number + 1]
-            if argument == "-c":
-                return f"{name} -c"
-            if not argument.startswith("-"):
-                return PurePath(argument).name
-    return name
 
 
 def _same_before(requested_ns: Column[np.int64] | np.ndarray, index: int) -> int:

@@ -55,9 +55,10 @@ def with_budget(view: HeaderView, samples: SampleArrays, index: int, budget: flo
     budgeted_s = float(samples.budgeted_ns[index]) / 1e9
     view = replace(view, budget=budget, budgeted_s=budgeted_s if np.isfinite(budgeted_s) else None)
     if view.state is State.LIVE and not view.notice and np.isfinite(samples.next_ns[index]):
-        wait_s = (float(samples.end_ns[index] + samples.next_ns[index]) - time.monotonic_ns()) / 1e9
+        now_ns = time.monotonic_ns()
+        wait_s = (float(samples.end_ns[index] + samples.next_ns[index]) - now_ns) / 1e9
         if wait_s > NOTABLE_WAIT_S:  # the session is live, so this machine has its clock
-            view = replace(view, wait_s=round(wait_s))
+            view = replace(view, wait_s=round(wait_s), position_s=(now_ns - view.origin_ns) / 1e9)
     first = _first_judged(samples, index)
     if first >= index:
         return view
@@ -80,10 +81,13 @@ class OwnCost:
         self._from_s = time.monotonic() + OPENING_S
 
     def cores(self, samples: SampleArrays, index: int, *, live: bool) -> float | None:
-        """Return the cores over the last seconds before the end of a window; None where it is the only one."""
-        first = int(np.searchsorted(samples.end_ns, samples.end_ns[index] - COST_WINDOW_NS))
-        if first >= index:
+        """Return the cores over the last seconds before the end of a window, or over that window where it is longer.
+
+        None in the first window.
+        """
+        if index < 1:
             return None
+        first = min(int(np.searchsorted(samples.end_ns, samples.end_ns[index] - COST_WINDOW_NS)), index - 1)
         wall_ns = float(samples.end_ns[index] - samples.end_ns[first])
         if wall_ns <= 0:
             return None

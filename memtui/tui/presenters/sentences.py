@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
-from memtui.core.samples import Process
+from memtui.core.samples import Process, is_lower_bound
 from memtui.reports.post_mortem import ending_forms, is_bad
 from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
@@ -94,6 +95,7 @@ class WindowFigures:
         self._left = count // MORE
         self._count, self._sample = 0, -1
         self._max_bytes = self._paused_ns = self._lost_ns = np.nan
+        self._measured = self._lower_bounds = 0  # windows with a working set, and those that may lack pages
         for part in parts_until(count):
             self._add_up(samples, part)
         self._medians = tuple(
@@ -139,6 +141,7 @@ class WindowFigures:
             own_cpu=cpu_ns / apart_ns if apart_ns > 0 else None,
             touched_fraction=wss_both / resident if comparable and wss_both is not None and resident else None,
             resident=self._kind,
+            may_lack_pages=2 * self._lower_bounds > self._measured,
         )
 
     def _add_up(self, samples: SampleArrays, of: slice) -> None:
@@ -146,18 +149,25 @@ class WindowFigures:
         wss = self._values(samples, of)[1]
         if len(wss):
             self._max_bytes = np.fmax(self._max_bytes, wss.max())
+        measured = self._alike(samples, of) & ~np.isnan(samples.wss_bytes[of])
+        self._measured += int(measured.sum())
+        self._lower_bounds += sum(map(is_lower_bound, compress(samples.reason[of], measured)))
         self._paused_ns = _sum(self._paused_ns, samples.paused_ns[of])
         self._lost_ns = _sum(self._lost_ns, samples.lost_ns[of])
 
     def _values(self, samples: SampleArrays, of: slice) -> tuple[NDArray[np.float64], ...]:
         """Return lengths and working sets of the windows that are alike, and these where RSS or PSS is known, too."""
-        intervals_ns = samples.intervals_ns(of)
-        alike = (self._intervals_ns[0] <= intervals_ns) & (intervals_ns <= self._intervals_ns[1])
+        alike = self._alike(samples, of)
         wss, memory = samples.wss_bytes[of], resident_bytes(samples, self._kind, of)
         finite = alike & ~np.isnan(wss)
         both = finite & np.isfinite(memory)
         lengths_s = (samples.end_ns[of] - samples.start_ns[of])[alike] / 1e9
         return lengths_s, wss[finite], wss[both], memory[both]
+
+    def _alike(self, samples: SampleArrays, of: slice) -> NDArray[np.bool_]:
+        """Return which windows have the length of those whose sizes count."""
+        intervals_ns = samples.intervals_ns(of)
+        return (self._intervals_ns[0] <= intervals_ns) & (intervals_ns <= self._intervals_ns[1])
 
     def _move(self, samples: SampleArrays, index: int) -> None:
         self._count, self._sample = index + 1, int(samples.sample[index])

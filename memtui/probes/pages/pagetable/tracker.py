@@ -14,7 +14,7 @@ from functools import partial
 from memtui.core.block_sample import BlockSample
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_BYTES
-from memtui.core.samples import Capability, Status, Vma
+from memtui.core.samples import MISSED, MORE_TOUCHED, Capability, Status, Vma
 from memtui.core.units import size
 from memtui.probes.competing_observers import describe_others, other_observers
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
@@ -401,10 +401,10 @@ class PageTableTracker:
         """Return a sentence about memory that may have been accessed, too; empty where it is little."""
         who = ", ".join(self._seen or ()) or "another observer"
         if self._walker.reads_young_flags and not self._walker.knows_page_frames:
-            return f"touched pages may be missed: {who} takes accessed bits, and its notes cannot be read here"
+            return f"{MISSED}: {who} takes accessed bits, and its notes cannot be read here"
         if is_little(doubtful_bytes := walk.in_doubt * PAGE_BYTES, pages):
             return ""
-        return f"about {size(doubtful_bytes)} more may have been touched: {who} took accessed bits"
+        return f"{who} took accessed bits: about {size(doubtful_bytes)} {MORE_TOUCHED}"
 
     def _shared_with(self, tracked: Tracked) -> str:
         """Return a sentence about other processes that have the same memory and are read by themselves, too.

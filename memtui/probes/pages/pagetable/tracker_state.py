@@ -8,6 +8,7 @@ from functools import partial
 
 from memtui.core.block_sample import BlockSample
 from memtui.core.page_set import PageSet
+from memtui.core.samples import MORE_TOUCHED
 from memtui.core.units import size
 from memtui.probes.pages.pagetable.first_accesses import FirstAccessReader
 from memtui.probes.pages.pagetable.maps_text import MappingTable
@@ -46,7 +47,7 @@ class Uncertain:
         missing = self.unflushed.difference(pages)
         if is_little(missing.size_bytes, pages):
             return ""
-        return f"up to {size(missing.size_bytes)} more may have been touched: {UNFLUSHED}"
+        return f"up to {size(missing.size_bytes)} {MORE_TOUCHED}: {UNFLUSHED}"
 
 
 @dataclass(slots=True, eq=False)
