@@ -17,10 +17,10 @@ from memtui.core.console import Console
 from memtui.core.errors import BAD_INPUT, INTERRUPTED, UserError
 from memtui.core.invoking_user import drop_root
 from memtui.core.options import IMPORT_FORMATS
-from memtui.core.processes import BackgroundTask, Send
 from memtui.tui.arguments import add_screen, prepare_screen
 
 if TYPE_CHECKING:
+    from memtui.core.processes import BackgroundTask, Send
     from memtui.formats.reading import ReadingProgress
 
 _AT_ONCE_S = 0.5  # a file that is read within that time needs no picture of it
@@ -125,6 +125,7 @@ def _read_and_show(args: argparse.Namespace, path: Path, output: Path, console: 
     ``output``: the session, or a folder for it.
     """
     prepare_screen(args)
+    from memtui.core.processes import BackgroundTask
     from memtui.formats.reading import ReadingProgress, watched
 
     def work(send: Send) -> list[str]:
