@@ -65,13 +65,13 @@ def _working_set(figures: Figures) -> Forms:
     wss, most, fraction = figures.wss_median_bytes, figures.wss_max_bytes, figures.touched_fraction
     if wss is None or most is None:
         return ()
-    least, end = ("at least ", ".") if figures.may_lack_pages else ("", f", and {size(most)} at most.")
+    least, ends = ("at least ", ["."]) if figures.may_lack_pages else ("", [f", and {size(most)} at most.", "."])
     start = f"In a window of {duration(figures.window_s)} the program touches {least}{size(wss)} in the median"
     if fraction is None:
-        return tuple(dict.fromkeys((start + end, f"{start}.")))
+        return tuple(start + end for end in ends)
     kind = " (PSS)" if figures.resident == PSS else ""
     share = f", {percent(fraction)} of the {size(figures.resident_bytes)} that are resident{kind}"
-    return tuple(dict.fromkeys((start + share + end, f"{start}{share}.", f"{start}.")))
+    return (*(start + share + end for end in ends), f"{start}.")
 
 
 def _reuse(figures: Figures) -> Forms:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from memtui.core.tracer_messages import TracerMessage
@@ -31,9 +32,9 @@ SAMPLED = "a part of the memory is read in each window: reuse distances and tens
 MORE_TOUCHED, MISSED = "more may have been touched", "touched pages may be missed"
 
 
-def is_lower_bound(reason: str) -> bool:
-    """Return whether a working set with this reason may lack pages that were touched."""
-    return MORE_TOUCHED in reason or MISSED in reason
+def lower_bounds(reasons: Iterable[str], counted: Iterable[bool]) -> list[str]:
+    """Return the reasons of the counted windows that say that a working set may lack pages that were touched."""
+    return [reason for reason in compress(reasons, counted) if MORE_TOUCHED in reason or MISSED in reason]
 
 
 class Status(StrEnum):

@@ -10,7 +10,7 @@ import numpy as np
 from memtui.analysis.alike import Group
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
-from memtui.core.samples import SHARED_UNKNOWN, Status, is_lower_bound
+from memtui.core.samples import SHARED_UNKNOWN, Status, lower_bounds
 from memtui.core.units import duration, percent, size
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.size_summary import SizeSummary, finite_median, size_clause, size_summary
@@ -100,7 +100,7 @@ def working_set(reader: ReportSource, alike: np.ndarray) -> WorkingSetSummary:
     samples = reader.samples
     result = size_summary(samples.wss_bytes[alike], why_no_working_set(reader))
     measured = alike & np.isfinite(samples.wss_bytes)
-    bounds = [samples.reason[n] for n in np.flatnonzero(measured).tolist() if is_lower_bound(samples.reason[n])]
+    bounds = lower_bounds(samples.reason, measured)
     lower_bound = bool(2 * len(bounds) > np.count_nonzero(measured))
     pairs = zip(samples.status, samples.reason, strict=True)
     reason = next((reason for status, reason in pairs if status == Status.APPROXIMATE), None)

@@ -113,7 +113,7 @@ def check_header(path: Path) -> tuple[bytes, int]:
 
     Raises SessionError.
     """
-    head, size = sqlite_header(path, "session")
+    head, size = sqlite_header(path, "session", " (no SQLite file); memtui import reads files of other tools")
     if application_id(head) == PLACEMENT_ID:
         reads = "memtui place compare, solve and show read it"
         raise SessionError(f"{path}: is a placement profile, and not a memtui session: {reads}")
@@ -127,8 +127,11 @@ def application_id(head: bytes) -> int:
     return int(struct.unpack_from(">I", head, 68)[0])
 
 
-def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
-    """Return the first 100 bytes of an SQLite file, and its size. ``kind``: what it should be. Raises SessionError."""
+def sqlite_header(path: Path, kind: str, remedy: str = "") -> tuple[bytes, int]:
+    """Return the first 100 bytes of an SQLite file, and its size. Raises SessionError.
+
+    ``kind``: what it should be; ``remedy``: said of a file of another kind.
+    """
     try:
         # Without O_NONBLOCK opening a pipe of that name would block until it has a writer.
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -148,7 +151,7 @@ def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
     if not head:
         raise SessionError(f"{path}: is empty, not a {kind}")
     if not SQLITE_MAGIC.startswith(head[: len(SQLITE_MAGIC)]) and not head.startswith(SQLITE_MAGIC):
-        raise SessionError(f"{path}: is not a memtui {kind} (no SQLite file); memtui import reads files of other tools")
+        raise SessionError(f"{path}: is not a memtui {kind}{remedy}")
     if len(head) < 100:
         raise SessionError(f"{path}: is truncated")
     return head, status.st_size

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from memtui.recording.supervisor.default_paths import session_name
+from tests.support.live import wait_until
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,7 @@ def test_a_session_is_named_after_its_program(tmp_path, argv, name):
     words = [word.format(folder=tmp_path) for word in argv]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as child:
         try:
-            while not Path(f"/proc/{child.pid}/cmdline").read_bytes():
-                time.sleep(0.001)  # exec is under way
+            wait_until(Path(f"/proc/{child.pid}/cmdline").read_bytes)  # exec is under way
             assert session_name(child.pid) == f"{name}-{child.pid}"
         finally:
             child.kill()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from memtui.core.errors import UserError
 from memtui.core.files import check_place, ensure_folder
-from memtui.core.options import COMMAND_CHARACTERS
 from memtui.core.privilege import Invoker, runtime_directory, sessions_directory, state_directory
+from memtui.core.procfs import command_of
 from memtui.core.text import program_name
 from memtui.recording.control import FOLDER, Listener, open_listener
 
@@ -27,10 +27,12 @@ def default_session(user: Invoker, name: str) -> Path:
 def session_name(pid: int) -> str:
     """Return a prefix for the session of a process: its program and its PID, ``train.py-22880``."""
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()[:COMMAND_CHARACTERS].replace(b"\0", b" ")
-    except OSError:
+        command = command_of(pid)
+    except ProcessLookupError:
         return str(pid)
-    name = re.sub(r"[^\w.+]+", "-", program_name(command.decode(errors="replace")))[:_NAME_CHARACTERS].strip("-.")
+    # In brackets it is no command line.
+    name = "" if command.startswith("[") else re.sub(r"[^\w.+]+", "-", program_name(command))
+    name = name[:_NAME_CHARACTERS].strip("-.")
     return f"{name}-{pid}" if name else str(pid)
 
 

@@ -33,9 +33,9 @@ def leak(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: {recent.too_short}", measured=False)
     if not len(resident):
         return Check(RULE, f"{subject}: it is not known", measured=False)
-    low, high = size(float(resident.min())), size(float(resident.max()))
     growth = growth_of(t_s, resident)
     if growth is None:
+        low, high = size(float(resident.min())), size(float(resident.max()))
         return Check(RULE, f"{subject}: none that is steady; between {low} and {high} in {span(recent.span_s)}")
     between = f"{subject}: {size(float(resident[0]))} to {size(float(resident[-1]))} in {span(recent.span_s)}"
     grown_bytes = growth.bytes_per_s * growth.span_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
-from memtui.core.samples import Process, is_lower_bound
+from memtui.core.samples import Process, lower_bounds
 from memtui.reports.post_mortem import ending_forms, is_bad
 from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
@@ -146,12 +145,12 @@ class WindowFigures:
 
     def _add_up(self, samples: SampleArrays, of: slice) -> None:
         """Add windows to the sums and the largest working set."""
-        wss = self._values(samples, of)[1]
-        if len(wss):
-            self._max_bytes = np.fmax(self._max_bytes, wss.max())
-        measured = self._alike(samples, of) & ~np.isnan(samples.wss_bytes[of])
+        wss = samples.wss_bytes[of]
+        measured = self._alike(samples, of) & ~np.isnan(wss)
+        if measured.any():
+            self._max_bytes = np.fmax(self._max_bytes, wss[measured].max())
         self._measured += int(measured.sum())
-        self._lower_bounds += sum(map(is_lower_bound, compress(samples.reason[of], measured)))
+        self._lower_bounds += len(lower_bounds(samples.reason[of], measured))
         self._paused_ns = _sum(self._paused_ns, samples.paused_ns[of])
         self._lost_ns = _sum(self._lost_ns, samples.lost_ns[of])
 
