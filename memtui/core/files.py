@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +47,8 @@ def write_atomically(path: Path, text: str, mode: int = 0o666) -> None:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the values of a TOML file. Raises UserError, with the line where it is not TOML."""
+    import tomllib  # 7 ms, and most users have no such file
+
     try:
         return tomllib.loads(read_small(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -9,7 +9,6 @@ from textual import events
 from memtui.session.session import Session
 from memtui.tui import terminal
 from memtui.tui.base_app import TerminalApp
-from memtui.tui.screens.allocations import FULLEST, AllocationScreen
 from memtui.tui.screens.memory import MemoryScreen
 from memtui.tui.screens.memory.recording_requests import Send
 
@@ -74,6 +73,9 @@ class MemtuiApp(TerminalApp[int]):
     def on_mount(self) -> None:
         super().on_mount()
         if self._imported:
+            # Only here: the import would take a twelfth of the time until the first picture of any other session.
+            from memtui.tui.screens.allocations import FULLEST, AllocationScreen
+
             memory = self.screen
             assert isinstance(memory, MemoryScreen)
             self.push_screen(AllocationScreen(memory.feed.do, FULLEST), lambda _: self.exit())

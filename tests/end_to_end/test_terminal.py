@@ -219,3 +219,9 @@ def test_hung_up():
 def test_run_viewer_imports_no_textual_before_the_environment_is_set():
     code = "import sys, memtui.tui.app; sys.exit(any(m.split('.')[0] in ('textual', 'rich') for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_the_first_picture_does_not_wait_for_the_import_of_later_ones():
+    later = ("memtui.tui.screens.allocations", "memtui.reports.verdict.verdict", "memtui.tui.screens.help", "tomllib")
+    code = f"import sys, memtui.tui.session_app; print([name for name in {later} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "[]\n"

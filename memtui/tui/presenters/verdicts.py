@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from memtui.analysis.memory_sentences import Forms
-from memtui.core.lru_cache import LruCache
 from memtui.core.samples import Process
-from memtui.reports.verdict.recent import MOST_UNIONS, UnionCache
-from memtui.reports.verdict.verdict import Verdict, finding_forms, verdict_at
 from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
+
+if TYPE_CHECKING:  # the rules come with the first verdict, which is not part of the first picture
+    from memtui.reports.verdict.recent import UnionCache
+    from memtui.reports.verdict.verdict import Verdict
 
 LIVE_S = 5.0  # between two verdicts while the cursor moves
 
@@ -23,7 +25,7 @@ class VerdictLog:
         self._next: tuple[int, int] | None = None  # that of the last call
         self.due = False  # the verdict is not that of the cursor: the next call, without another key, computes it
         self._at_s = 0.0
-        self._pages: UnionCache = LruCache(MOST_UNIONS)
+        self._pages: UnionCache | None = None
         self.verdict: Verdict | None = None
 
     def update(self, reader: Session, index: int, *, moving: bool) -> Verdict | None:
@@ -48,14 +50,26 @@ class VerdictLog:
         self.due = key != self._key and not moving and not rests
         if key != self._key and (late if moving else rests):
             self._key, self._at_s = key, now_s
-            self.verdict = verdict_at(_SessionSource(reader, key[1]), index, self._pages)
+            self.verdict = self._verdict_at(reader, index, key[1])
         return self.verdict
+
+    def _verdict_at(self, reader: Session, index: int, sample: int) -> Verdict:
+        from memtui.core.lru_cache import LruCache
+        from memtui.reports.verdict.recent import MOST_UNIONS
+        from memtui.reports.verdict.verdict import verdict_at
+
+        if self._pages is None:
+            self._pages = LruCache(MOST_UNIONS)
+        return verdict_at(_SessionSource(reader, sample), index, self._pages)
 
     @property
     def forms(self) -> tuple[Forms, ...]:
         """The finding that matters most, as a sentence in several forms; empty where there is none."""
-        findings = self.verdict.findings if self.verdict is not None else []
-        return tuple(finding_forms(finding) for finding in findings[:1])
+        if self.verdict is None:
+            return ()
+        from memtui.reports.verdict.verdict import finding_forms
+
+        return tuple(finding_forms(finding) for finding in self.verdict.findings[:1])
 
 
 class _SessionSource:
