@@ -24,14 +24,21 @@ $(VENV)/torch-asked: | $(VENV)/installed
 	  || echo "no CPU build of PyTorch here: the demo trains its numpy network (any torch you install is used)"
 	touch $@
 
-# Hundreds of processes start memtui: what they import is compiled first.
+# Hundreds of processes start memtui: what they import is compiled first. So are the modules of tests, as pytest rewrites
+# their asserts: all workers import all of them at the same time, and each would do it. What fails here is said below.
 WORKERS ?= 4
-PYTEST = $(BIN)/python -m compileall -q -j 0 memtui tests && $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
-test: $(VENV)/dev
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
+.PHONY: compiled
+compiled: $(VENV)/dev
+	$(BIN)/python -m compileall -q -j 0 memtui tests
+	find tests -name "test_*.py" | sort \
+	  | PYTHONDONTWRITEBYTECODE= PYTEST_ADDOPTS= xargs -n 220 -P 0 $(BIN)/python -m pytest --collect-only >/dev/null || true
+
+test: compiled
 	$(PYTEST) -m "not slow"
 
 # All tests: also those that are long and of which others see the same in a shorter form. Takes more than an hour on 2 CPUs.
-test-long: $(VENV)/dev
+test-long: compiled
 	MEMTUI_LONG=1 $(PYTEST)
 
 # Boots other kernels in a virtual machine: the stock one of this Debian, or those in MEMTUI_LAB_KERNEL (tests/lab/machine.py

@@ -81,9 +81,15 @@ def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     return sorted(items, key=late)
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while modules and tests come, which stay: a sixth of the time that it takes."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Leave modules and tests out of garbage collection: they stay, and would be gone through again at the end."""
+    """Leave modules and tests out of garbage collection from here on, too, and at the end."""
     gc.freeze()
+    gc.enable()
 
 
 @cache
