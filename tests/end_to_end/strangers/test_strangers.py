@@ -60,7 +60,7 @@ ALL = (
     Program("random_writes.c", 400, "", 64 * MIB, 4 * MIB, whole_steps=4, slow=True),
     Program("numpy_power.py", 1100, "numpy", 3000 * 3000 * 8, 32 * MIB, slow=True),
     Program("numpy_memmap.py", 280, "numpy", 20_000 * 512 * 4, 48 * MIB),
-    Program("sklearn_boosting.py", 70, "sklearn", 20_000 * 40 * 8),
+    Program("sklearn_boosting.py", 50, "sklearn", 20_000 * 40 * 8),
     Program("xgboost_trees.py", 44, "xgboost", 50_000 * 40, slow=True),  # a bin of each feature takes a byte or more
     # Parameters, gradients and what the optimizer keeps: two moments, or one.
     Program("torch_language_model.py", 30, "torch", 4 * 4 * 850_000, slow=True),
@@ -186,7 +186,9 @@ def windows_as_known(reader: Session, program: Program, steps_ns: list[int]) -> 
         if whole < program.whole_steps or not measured(samples, at):
             continue
         exact = samples.status[at] == "ok"
-        assert not exact or samples.wss_bytes[at] >= program.least_bytes, f"sample {at}"
+        # What a program unmaps as it ends is not in the window any more (its released memory says how much that was).
+        if exact and end_ns <= steps_ns[-1]:
+            assert samples.wss_bytes[at] >= program.least_bytes, f"sample {at}"
         if not exact and samples.wss_high_bytes[at] < program.least_bytes:
             missed.append(at)
         if exact and program.most_beside_bytes is not None and steps_ns[0] <= begin_ns <= end_ns <= steps_ns[-1]:
