@@ -23,7 +23,7 @@ class PartReader:
     def __init__(self, walker: Walker, rearmer: Rearmer) -> None:
         self._walker, self._rearmer = walker, rearmer
 
-    def read(self, tracked: Tracked, pid: int, sample: BlockSample, *, first: bool = False) -> AccessedBits:
+    def read(self, tracked: Tracked, pid: int, sample: BlockSample, *, first: bool) -> AccessedBits:
         """Read the accessed bits of the part that was cleared last, and of the next part, which are to be cleared.
 
         The bits of the other parts stay as they are, so the target does not have to set them again.
