@@ -67,13 +67,18 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine a session was taken on."""
+    """The machine a session was taken on.
+
+    ``huge_pages``: for which memory the kernel takes transparent huge pages: "always", "madvise" or "never"; empty
+    where that was not read.
+    """
 
     hostname: str
     kernel: str
     architecture: str
     cpu_count: int
     memory_bytes: int
+    huge_pages: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,4 +39,15 @@ def read_host() -> Host:
     """Return name, kernel and size of this machine."""
     uname = os.uname()
     cpus = len(os.sched_getaffinity(0))
-    return Host(uname.nodename, uname.release, uname.machine, cpus, psutil.virtual_memory().total)
+    memory_bytes = psutil.virtual_memory().total
+    return Host(uname.nodename, uname.release, uname.machine, cpus, memory_bytes, transparent_huge_pages())
+
+
+def transparent_huge_pages() -> str:
+    """Return for which memory the kernel takes huge pages: "always", "madvise" or "never"; empty where it has none."""
+    try:
+        modes = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    except OSError:
+        return ""
+    match = re.search(r"\[(\w+)\]", modes)
+    return match[1] if match else ""

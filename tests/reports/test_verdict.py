@@ -16,7 +16,16 @@ from memtui.cli.main import main
 from memtui.core.samples import MemoryLimit
 from memtui.reports.redact import open_source
 from memtui.reports.source import Source
-from memtui.reports.verdict import leak, out_of_memory, recording_cost, swap, thrashing, unsharing, untouched
+from memtui.reports.verdict import (
+    huge_pages,
+    leak,
+    out_of_memory,
+    recording_cost,
+    swap,
+    thrashing,
+    unsharing,
+    untouched,
+)
 from memtui.reports.verdict.recent import Check, Recent
 from memtui.reports.verdict.verdict import RULES, Verdict, finding_forms, last_verdict, verdict_at, verdict_lines
 from memtui.session.vma_row import VmaRow
@@ -461,7 +470,7 @@ def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("verdict")]
     assert line == (
         "verdict      nothing to do; looked at: limit of memory, pages read from disk or swap, growth of RSS, memory "
-        "that is not touched, cost of watching"
+        "that is not touched, cost of watching, huge pages that would fit"
     )
     assert main(["report", "--json", str(path)]) == 0
     verdict = json.loads(capsys.readouterr().out)["verdict"]
@@ -473,6 +482,7 @@ def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
         "unsharing",
         "untouched",
         "cost",
+        "huge-pages",
     ]
     assert all(check["finding"] is None for check in verdict["checks"])
 
@@ -523,7 +533,7 @@ def test_only_the_last_ten_minutes_count(tmp_path):
 
 def test_the_guide_lists_every_rule_and_its_thresholds():
     guide = (ROOT / "docs/guide/verdicts.md").read_text()
-    modules = (out_of_memory, thrashing, swap, leak, unsharing, untouched, recording_cost)
+    modules = (out_of_memory, thrashing, swap, leak, unsharing, untouched, recording_cost, huge_pages)
     assert len(modules) == len(RULES)
     for module in modules:
         assert f"`{module.RULE}`" in guide
@@ -538,6 +548,7 @@ def test_the_guide_lists_every_rule_and_its_thresholds():
         f"{thrashing.FULL_SHARE:.0%}".replace("%", " %"),
         "half of what major faults read",
         f"{recording_cost.MOST_TIMES} times",
+        f"{huge_pages.LEAST_BYTES >> 20} MiB of them",
         f"{memory_growth.LONGEST_S / 60:.0f} minutes",
         f"{memory_growth.SHORTEST_S:.0f} s",
     ):

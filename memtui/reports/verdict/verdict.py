@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memtui.analysis.memory_sentences import Forms
+from memtui.reports.verdict.huge_pages import huge_pages
 from memtui.reports.verdict.leak import RULE as LEAK
 from memtui.reports.verdict.leak import leak
 from memtui.reports.verdict.out_of_memory import out_of_memory
@@ -24,6 +25,7 @@ RULES: tuple[Callable[[Recent], Check], ...] = (
     unsharing,
     untouched,
     recording_cost,
+    huge_pages,
 )
 """The rules, what matters most first."""
 MOST_FINDINGS = 3

@@ -1,0 +1,79 @@
+"""Rule ``huge-pages``: much memory is used in pages of 4 KiB where pages of 2 MiB would fit."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_BYTES
+from memtui.core.units import size, span
+from memtui.reports.verdict.recent import Check, Finding, Recent, is_anonymous
+from memtui.session.vma_row import VmaRow
+
+RULE = "huge-pages"
+LEAST_BYTES = 256 << 20  # from here on training was faster with huge pages (docs/guide/verdicts.md)
+MOST_HUGE = 0.5  # of what is used densely: more of it in huge pages already, and the program has seen to it
+FULL_PAGES = 461  # of the 512 of a block: 90 %, so a huge page takes hardly more memory
+LOOKED_S, LEAST_S = 60.0, 20.0
+MOST_WINDOWS, LEAST_WINDOWS = 5, 3
+
+_ACTIONS = {
+    "never": "Have an administrator allow them: write madvise to /sys/kernel/mm/transparent_hugepage/enabled.",
+    "always": "The kernel allows them and gave none: memory is in small pieces, or the program declines them (prctl).",
+}
+_ASK = "Try THP_MEM_ALLOC_ENABLE=1 (PyTorch) or GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (malloc), and compare its speed."
+
+
+def huge_pages(recent: Recent) -> Check:
+    """Return how much of what the busiest process touches fills blocks of 2 MiB, and is in pages of 4 KiB."""
+    subject = "huge pages that would fit"
+    source = recent.source
+    if source.hello.tracker != "pagetable":
+        return Check(RULE, f"{subject}: this tracker knows no sizes of pages", measured=False)
+    busiest = max(recent.processes, key=lambda key: recent.processes[key]["stored_bytes"] or 0, default=None)
+    if busiest is None:
+        return Check(RULE, f"{subject}: no process is there", measured=False)
+    samples = source.samples
+    since_s = -min(LOOKED_S, recent.span_s)
+    first = max(int(np.searchsorted(recent.t_s, since_s)) + recent.windows.start, recent.windows.stop - MOST_WINDOWS)
+    sets = [recent.touched_pages(busiest, [sample]) for sample in samples.sample[first : recent.windows.stop].tolist()]
+    known = [pages for pages in sets if pages is not None]
+    if len(known) < LEAST_WINDOWS or recent.span_s < LEAST_S:
+        enough = f"from {LEAST_WINDOWS} windows and {span(LEAST_S)} on"
+        return Check(RULE, f"{subject}: {len(known)} windows in {span(recent.span_s)}: {enough}", measured=False)
+    rows = [row for row in source.drawn_rows(busiest) if is_anonymous(row) and not row.filtered_at(recent.sample)]
+    found = np.array([_filled_bytes(pages, rows) for pages in known])
+    small_bytes, huge_bytes = (int(value) for value in np.median(found, axis=0))
+    what = f"{size(small_bytes)} in 4 KiB pages fill blocks of 2 MiB, {size(huge_bytes)} are in huge pages"
+    if small_bytes < LEAST_BYTES or huge_bytes > MOST_HUGE * (small_bytes + huge_bytes):
+        return Check(RULE, f"{subject}: {what}")
+    allowed = source.hello.host.huge_pages
+    start = f"{size(small_bytes)} of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit"
+    finding = Finding(
+        f"{start}: training with so much memory may be a quarter faster with them.",
+        f"{start}.",
+        _ACTIONS.get(allowed, _ASK),
+        (
+            f"in the median of {len(known)} windows of pid {rows[0].pid}: {what}",
+            f"transparent huge pages of this machine: {allowed or 'not read'}",
+        ),
+    )
+    return Check(RULE, f"{subject}: {what}", finding=finding)
+
+
+def _filled_bytes(pages: PageSet, rows: list[VmaRow]) -> tuple[int, int]:
+    """Return the bytes of blocks of 2 MiB in rows that were touched nearly whole: in 4 KiB pages, in huge pages."""
+    edges = np.array([(row.start, row.end) for row in rows], np.uint64).reshape(-1, 2)
+    filled = pages.blocks[np.bitwise_count(pages.bits).sum(axis=1) >= FULL_PAGES]
+    return _inside_bytes(filled, edges), _inside_bytes(pages.huge, edges)
+
+
+def _inside_bytes(blocks: NDArray[np.uint64], edges: NDArray[np.uint64]) -> int:
+    """Return the bytes of the blocks that lie whole in one of the ranges, u8[n, 2], whose starts and ends rise."""
+    if not len(edges):
+        return 0
+    start = blocks * np.uint64(BLOCK_BYTES)
+    row = np.searchsorted(edges[:, 0], start, side="right") - 1
+    inside = (row >= 0) & (start + np.uint64(BLOCK_BYTES) <= edges[np.maximum(row, 0), 1])
+    return int(inside.sum()) * BLOCK_BYTES
