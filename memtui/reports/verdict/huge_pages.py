@@ -22,7 +22,7 @@ _ACTIONS = {
     "never": "Have an administrator allow them: write madvise to /sys/kernel/mm/transparent_hugepage/enabled.",
     "always": "The kernel allows them and gave none: memory is in small pieces, or the program declines them (prctl).",
 }
-_ASK = "Try THP_MEM_ALLOC_ENABLE=1 (PyTorch) or GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (malloc), and compare its speed."
+_TRY = "Try THP_MEM_ALLOC_ENABLE=1 (PyTorch) or GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (malloc), and compare its speed."
 
 
 def huge_pages(recent: Recent) -> Check:
@@ -38,13 +38,13 @@ def huge_pages(recent: Recent) -> Check:
     since_s = -min(LOOKED_S, recent.span_s)
     first = max(int(np.searchsorted(recent.t_s, since_s)) + recent.windows.start, recent.windows.stop - MOST_WINDOWS)
     sets = [recent.touched_pages(busiest, [sample]) for sample in samples.sample[first : recent.windows.stop].tolist()]
-    known = [pages for pages in sets if pages is not None]
-    if len(known) < LEAST_WINDOWS or recent.span_s < LEAST_S:
+    stored = [pages for pages in sets if pages is not None]
+    if len(stored) < LEAST_WINDOWS or recent.span_s < LEAST_S:
         enough = f"from {LEAST_WINDOWS} windows and {span(LEAST_S)} on"
-        return Check(RULE, f"{subject}: {len(known)} windows in {span(recent.span_s)}: {enough}", measured=False)
+        return Check(RULE, f"{subject}: {len(stored)} windows in {span(recent.span_s)}: {enough}", measured=False)
     rows = [row for row in source.drawn_rows(busiest) if is_anonymous(row) and not row.filtered_at(recent.sample)]
-    found = np.array([_filled_bytes(pages, rows) for pages in known])
-    small_bytes, huge_bytes = (int(value) for value in np.median(found, axis=0))
+    counts = np.array([_filled_bytes(pages, rows) for pages in stored])
+    small_bytes, huge_bytes = (int(value) for value in np.median(counts, axis=0))
     what = f"{size(small_bytes)} in 4 KiB pages fill blocks of 2 MiB, {size(huge_bytes)} are in huge pages"
     if small_bytes < LEAST_BYTES or huge_bytes > MOST_HUGE * (small_bytes + huge_bytes):
         return Check(RULE, f"{subject}: {what}")
@@ -53,9 +53,9 @@ def huge_pages(recent: Recent) -> Check:
     finding = Finding(
         f"{start}: training with so much memory may be a quarter faster with them.",
         f"{start}.",
-        _ACTIONS.get(allowed, _ASK),
+        _ACTIONS.get(allowed, _TRY),
         (
-            f"in the median of {len(known)} windows of pid {rows[0].pid}: {what}",
+            f"in the median of {len(stored)} windows of pid {rows[0].pid}: {what}",
             f"transparent huge pages of this machine: {allowed or 'not read'}",
         ),
     )
