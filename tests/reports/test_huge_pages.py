@@ -59,7 +59,10 @@ class Known:
 )
 def test_memory_that_is_used_whole_in_small_pages_is_found(allowed, action, tmp_path):
     finding = checked(tmp_path, lambda n: blocks(200), allowed=allowed).finding
-    assert finding.short == "400 MiB of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit."
+    assert finding.sentence.startswith(
+        "400 MiB of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit:"
+    )
+    assert finding.short == "Huge pages would fit 400 MiB of its memory."
     assert finding.action.startswith(action)
     assert finding.evidence == (
         "in the median of 5 windows of pid 4242: 400 MiB in 4 KiB pages fill blocks of 2 MiB, 0 B are in huge pages",

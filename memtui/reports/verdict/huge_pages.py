@@ -52,7 +52,7 @@ def huge_pages(recent: Recent) -> Check:
     start = f"{size(small_bytes)} of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit"
     finding = Finding(
         f"{start}: training with so much memory may be a quarter faster with them.",
-        f"{start}.",
+        f"Huge pages would fit {size(small_bytes)} of its memory.",
         _ACTIONS.get(allowed, _TRY),
         (
             f"in the median of {len(stored)} windows of pid {rows[0].pid}: {what}",
