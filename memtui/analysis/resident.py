@@ -59,15 +59,22 @@ class ResidentKind:
 
 
 def resident_bytes(samples: Any, kind: str, of: slice = slice(None)) -> NDArray[np.float64]:
-    """Return resident memory of one kind by sample, f8[n].
-
-    A PSS that is less than what was touched was read before the processes grew, and is not known of that window.
-    """
+    """Return resident memory of one kind by sample, f8[n]."""
     rss: NDArray[np.float64] = samples.rss_bytes[of]
     if kind != PSS:
         return rss
     pss: NDArray[np.float64] = samples.pss_bytes[of]
-    return np.where(samples.processes[of] == 1, rss, np.where(pss < samples.wss_bytes[of], np.nan, pss))
+    return np.where(samples.processes[of] == 1, rss, pss)
+
+
+def is_comparable(wss_bytes: NDArray[np.float64], resident_bytes: NDArray[np.float64], kind: str) -> NDArray[np.bool_]:
+    """Return in which samples the working set may be taken as a part of the resident memory, bool[n].
+
+    A PSS that is less than what was touched was read earlier in the window, before the processes grew or copied what
+    they shared.
+    """
+    both: NDArray[np.bool_] = np.isfinite(wss_bytes) & np.isfinite(resident_bytes)
+    return both & (wss_bytes <= resident_bytes) if kind == PSS else both
 
 
 def resident(samples: Any, processes: Sequence[Process]) -> Resident:
@@ -81,11 +88,11 @@ def touched_fraction(
 ) -> tuple[float, float] | None:
     """Return (fraction, bytes): the median working set as a part of the median resident memory, of the same windows.
 
-    ``wss_bytes``: of the windows ``of``, nan for windows that are not counted. None where no window has both figures,
-    or where only one of the two counts shared pages once.
+    ``wss_bytes``: of the windows ``of``, nan for windows that are not counted. None where no window has both figures
+    (``is_comparable``), or where only one of the two counts shared pages once.
     """
     wss, resident_bytes = wss_bytes, memory.bytes[of]
-    both_known = np.isfinite(wss) & np.isfinite(resident_bytes)
-    if memory.name == SUM_OF_RSS or not both_known.any() or not (whole := median(resident_bytes[both_known])):
+    comparable = is_comparable(wss, resident_bytes, memory.name)
+    if memory.name == SUM_OF_RSS or not comparable.any() or not (whole := median(resident_bytes[comparable])):
         return None
-    return median(wss[both_known]) / whole, whole
+    return median(wss[comparable]) / whole, whole

@@ -148,7 +148,11 @@ def shared_memory(reader: ReportSource, alike: np.ndarray) -> SizeSummary:
     if not (values > 0).any():  # known of a process that was alone only
         return size_summary(values * np.nan, "page frames of all processes were seen in no window")
     lost = int(np.isnan(values).sum())
-    return replace(size_summary(values, ""), status=Status.APPROXIMATE, reason=f"not known in {lost} windows")
+    return replace(size_summary(values, ""), status=Status.APPROXIMATE, reason=f"not known in {_windows(lost)}")
+
+
+def _windows(count: int) -> str:
+    return f"{count} window{'s' * (count != 1)}"
 
 
 def resident_set(rss_bytes: np.ndarray, resident: Resident, lengths_s: np.ndarray) -> ResidentSummary:
@@ -166,7 +170,7 @@ def proportional_set(resident: Resident, rows: ProcessRows, lengths_s: np.ndarra
     result = size_summary(resident.bytes if resident.name == PSS else resident.bytes * np.nan, why, lengths_s)
     lost = int(np.isnan(resident.bytes).sum())
     if result.mean is not None and lost:
-        result = replace(result, status=Status.APPROXIMATE, reason=f"not known in {lost} windows: {why}")
+        result = replace(result, status=Status.APPROXIMATE, reason=f"not known in {_windows(lost)}: {why}")
     return _with_meaning(result, MEANING[PSS])
 
 
@@ -212,7 +216,8 @@ def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
         f"median {size(group.wss_median_bytes)})"
         for group in groups
     ]
-    more = f" and {len(groups) - MOST_GROUPS} more lengths" if len(groups) > MOST_GROUPS else ""
+    left_out = max(len(groups) - MOST_GROUPS, 0)
+    more = f" and {left_out} more length{'s' * (left_out != 1)}" if left_out else ""
     clauses = [f"{group.windows} {length}" for group, length in zip(groups, lengths, strict=True)]
     others = ", ".join(clauses[1:MOST_GROUPS])
     first = f"the {groups[0].windows} windows {lengths[0]}" if groups[0].windows > 1 else f"one window {lengths[0]}"

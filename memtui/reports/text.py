@@ -88,7 +88,7 @@ def _gap_lines(report: Report) -> list[str]:
     gaps = report.gaps
     lines = [f"gap          at {gap.t_s:.1f} s: {gap.text}" for gap in gaps.events]
     if gaps.end_s > LONG_GAP * max(report.duration_s, 1):
-        lines.append(f"gap          the last {duration(gaps.end_s)} are in no window, as it had not ended")
+        lines.append(f"gap          the last {duration(gaps.end_s)} are in no window: that one had not ended")
     if gaps.processes:
         lines.append(f"gap          {memory.births_and_ends(gaps.processes)}")
     return lines

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident, ResidentKind, resident, touched_fraction
+from memtui.analysis.resident import (
+    PSS,
+    RSS,
+    SUM_OF_RSS,
+    Resident,
+    ResidentKind,
+    is_comparable,
+    resident,
+    touched_fraction,
+)
 from memtui.core.samples import Process
 
 NAN = np.nan
@@ -44,11 +53,16 @@ def test_of_a_tree_it_is_the_pss_and_the_rss_where_one_was_alone():
     assert (found.name, found.bytes.tolist()) == (PSS, [100, 180, 250])
 
 
-def test_a_pss_below_what_was_touched_was_read_before_the_tree_grew():
-    wss = [150, 181, 180, NAN]
-    found = resident(samples([100, 300, 300, 300], [90, 180, 180, 180], [1, 2, 2, 2], wss), tree(7, 8))
-    assert found.name == PSS
-    np.testing.assert_array_equal(found.bytes, [100, NAN, 180, 180])
+def test_a_pss_below_what_was_touched_is_resident_memory_and_counts_for_no_share():
+    """It was read before the tree grew, or before a child copied what it shared."""
+    wss = np.array([60, 181, 90, NAN])
+    table = samples([100, 300, 300, 300], [90, 180, 180, 180], [1, 2, 2, 2], wss)
+    found = resident(table, tree(7, 8))
+    assert (found.name, found.bytes.tolist()) == (PSS, [100, 180, 180, 180])
+    assert is_comparable(wss, found.bytes, PSS).tolist() == [True, False, True, False]
+    assert touched_fraction(wss, found) == (75 / 140, 140)
+    assert touched_fraction(wss[1:2], found, slice(1, 2)) is None
+    assert is_comparable(wss, found.bytes, RSS).tolist() == [True, True, True, False]
 
 
 def test_without_any_pss_the_sum_of_a_tree_is_called_one():

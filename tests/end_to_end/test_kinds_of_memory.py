@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
 import re
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -242,3 +244,27 @@ def test_two_thousand_vmas(run, tmp_path):
         assert here.sum() >= 0.99 * len(wanted)  # see assert_nearly
         assert set(touched[here].tolist()) == {PAGE}
     reader.close()
+
+
+@needs_tracker
+def test_what_a_child_copies_is_resident_memory_of_all_windows(run, tmp_path):
+    """All of it is touched in each window, and the PSS is read before the window ends: what was touched is more."""
+    pages = 10240
+    pid, _ = run(f"""
+a = map_({pages}); write(a, range({pages}))
+if os.fork():
+    print(a, flush=True)
+    while time.sleep(0.001) is None: [ctypes.string_at(a + page * 4096, 1) for page in range({pages})]
+for copied in range(64, {pages}, 64):
+    write(a, range(copied))
+    time.sleep(0.04)
+touch(a, range({pages}))
+""")
+    path = tmp_path / "s.memtui"
+    done = memtui("record", pid, "-o", path, "--interval", 0.5, "--max-overhead", "none", "--duration", 4)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(memtui("report", "--json", path).stdout)
+    with closing(Session(path)) as session:
+        stored = session.samples.pss_bytes[np.isfinite(session.samples.pss_bytes)]
+        assert report["pss_bytes"]["max"] == stored.max() >= pages * PAGE
+        assert not report["pss_bytes"]["reason"] or len(stored) < len(session.samples)

@@ -122,7 +122,7 @@ def test_shared_memory_is_known_exactly_in_part_or_not():
     all_ = np.ones(3, bool)
     assert shared_memory(reader([10, 10, 10], [1, 2, 3]), all_).mean == 2
     part = shared_memory(reader([10, 10, 10], [NAN, 4, 6]), all_)
-    assert (part.mean, part.status, part.reason) == (5, Status.APPROXIMATE, "not known in 1 windows")
+    assert (part.mean, part.status, part.reason) == (5, Status.APPROXIMATE, "not known in 1 window")
     none = shared_memory(reader([10, 10, 10], [NAN, 0, 0]), all_)
     assert (none.mean, none.reason) == (None, "page frames of all processes were seen in no window")
 
@@ -139,7 +139,7 @@ def test_pss_of_a_tree_and_why_there_is_none():
     whole = proportional_set(resident(PSS, 10, 20), rows, lengths_s)
     assert (whole.mean, whole.status, whole.reason) == (15, Status.OK, "")
     part = proportional_set(resident(PSS, 10, NAN), rows, lengths_s)
-    assert (part.mean, part.status, part.reason) == (10, Status.APPROXIMATE, "not known in 1 windows: denied")
+    assert (part.mean, part.status, part.reason) == (10, Status.APPROXIMATE, "not known in 1 window: denied")
     none = proportional_set(resident(SUM_OF_RSS, 10, 20), rows, lengths_s)
     assert (none.mean, none.status, none.reason) == (None, Status.UNSUPPORTED, "denied")
     assert proportional_set(resident(SUM_OF_RSS, 1, 1), rows[:1], lengths_s).reason == "not recorded"

@@ -105,6 +105,9 @@ class Recent:
         """Return (kind, f8[n] seconds before the end, f8[n] bytes) of resident memory, as densely as it is known."""
         if all(use.processes == 1 for use in self.uses):
             kind, sizes = RSS, [(use.t_ns, use.rss_bytes) for use in self.uses]
+            at_end = self.source.samples.rss_bytes[self.windows.stop - 1]
+            if sizes and sizes[-1][0] < self.end_ns and np.isfinite(at_end):
+                sizes.append((self.end_ns, int(at_end)))
         else:
             kind, sizes = PSS, [(use.t_ns, use.pss_bytes) for use in self.uses if use.pss_bytes is not None]
         if len(sizes) >= len(self.t_s) or (kind, self.resident_kind) == (PSS, SUM_OF_RSS):

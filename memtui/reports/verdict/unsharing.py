@@ -51,7 +51,8 @@ def unsharing(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: there is one process", measured=False)
     if len(readings.t_s) < LEAST_READINGS or readings.t_s[-1] - readings.t_s[0] < LEAST_S:
         count = f"{len(readings.t_s)} reading{'s' * (len(readings.t_s) != 1)}"
-        return Check(RULE, f"{subject}: {count} of the same processes, from {LEAST_READINGS} on", measured=False)
+        enough = f"from {LEAST_READINGS} in {span(LEAST_S)} on"
+        return Check(RULE, f"{subject}: {count} of the same processes: {enough}", measured=False)
     copied, t_s = readings.copied_bytes, readings.t_s
     over_s = float(t_s[-1] - t_s[0])
     what = f"{subject}: {size(float(readings.rss_bytes[-1] - readings.pss_bytes[-1]))} saved"

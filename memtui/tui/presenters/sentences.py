@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
-from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
+from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, is_comparable, resident_bytes
 from memtui.core.samples import Process, lower_bounds
 from memtui.reports.post_mortem import ending_forms, is_bad
 from memtui.session.sample_arrays import SampleArrays
@@ -159,7 +159,7 @@ class WindowFigures:
         alike = self._alike(samples, of)
         wss, memory = samples.wss_bytes[of], resident_bytes(samples, self._kind, of)
         finite = alike & ~np.isnan(wss)
-        both = finite & np.isfinite(memory)
+        both = alike & is_comparable(wss, memory, self._kind)
         lengths_s = (samples.end_ns[of] - samples.start_ns[of])[alike] / 1e9
         return lengths_s, wss[finite], wss[both], memory[both]
 
