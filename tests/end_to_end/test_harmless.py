@@ -280,7 +280,7 @@ def test_beside_a_sampling_profiler():
         # The first says that its marks could not be cleared before, if the profiler was there just then.
         assert {w.status for w in windows} <= {"ok", "denied", "not paused", "failed"}
         assert sum(w.status == "failed" for w in windows) <= 1
-        assert sum(w.status == "ok" for w in windows) > len(windows) / 2
+        assert sum(w.status == "ok" for w in windows) > 10, "they come between its samples"
         wait_until(lambda: tracer(counter.pid) == "0")
         counter.assert_runs()
     finally:

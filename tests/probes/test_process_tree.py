@@ -20,7 +20,7 @@ from memtui.core.samples import Process
 from memtui.probes.protected_processes import ProtectedProcesses
 from memtui.recording.sampler.commands import STOP
 from tests.support.folders import names_in
-from tests.support.live import needs_root, needs_tracker, pattern_argv, truth_in
+from tests.support.live import needs_root, needs_tracker, pattern_argv, truth_in, wait_until
 from tests.support.paused import state, tracer
 from tests.support.streams import finish, order_for, sample
 
@@ -176,7 +176,7 @@ def test_a_storm_of_short_children(together):
         assert len(left) < 32, "files of 1,000 children that ended are open"
         assert len(threads) < 24
         assert tracer(target.pid) == "0"
-        assert state(target.pid) == "S"
+        wait_until(lambda: state(target.pid) == "S")  # it may have to wait for a CPU to go back to sleep
     finally:
         for child in (sampler, target):
             child.kill()

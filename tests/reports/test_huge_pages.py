@@ -73,11 +73,12 @@ def test_memory_that_is_used_whole_in_small_pages_is_found(allowed, action, tmp_
 @pytest.mark.parametrize(
     ("touched", "why"),
     [
-        (lambda n: blocks(LEAST_MIB // 2 - 1), "254 MiB in 4 KiB pages"),
+        (lambda n: blocks(LEAST_MIB // 2 - 1), "254 MiB touched in a window"),
+        (lambda n: blocks(LEAST_MIB // 2 - 1).union(pages((0, 0, 600))), "254 MiB in 4 KiB pages"),
         (lambda n: blocks(400, FULL_PAGES - 1), "0 B in 4 KiB pages"),  # a tenth of each block is not used
         (lambda n: in_huge_pages(200), "0 B in 4 KiB pages fill blocks of 2 MiB, 400 MiB are in huge pages"),
         (lambda n: blocks(200).union(in_huge_pages(201, FIRST + 200)), "402 MiB are in huge pages"),
-        (lambda n: blocks(200 if n < 27 else 0).union(pages((10, 0, 0))), "10.0 MiB in 4 KiB pages"),  # not any more
+        (lambda n: blocks(200 if n < 27 else 0).union(pages((0, 0, 600))), "0 B in 4 KiB pages"),  # not any more
         (lambda n: pages((0, 0, 600)), "0 B in 4 KiB pages"),  # a mapped file
     ],
 )
@@ -89,7 +90,7 @@ def test_what_needs_no_huge_pages(touched, why, tmp_path):
 
 
 def test_enough_is_used_whole(tmp_path):
-    assert checked(tmp_path, lambda n: blocks(LEAST_MIB // 2, FULL_PAGES)).finding is not None
+    assert checked(tmp_path, lambda n: blocks(LEAST_MIB // 2 + 16, FULL_PAGES)).finding is not None
 
 
 def test_a_block_outside_of_the_mappings_does_not_count(tmp_path):
@@ -108,6 +109,7 @@ def test_what_has_to_be_seen(tmp_path):
     (tmp_path / "lost").mkdir()
     lost = checked(tmp_path / "lost", lambda n: None if n > 25 else blocks(200))
     assert (lost.measured, lost.finding) == (False, None)
+    assert lost.looked_at == "huge pages that would fit: what was touched last is not known"
     (tmp_path / "blind").mkdir()
     blind = checked(tmp_path / "blind", lambda n: blocks(200), tracked=False)
     assert blind.looked_at == "huge pages that would fit: this tracker knows no sizes of pages"

@@ -32,8 +32,11 @@ def huge_pages(recent: Recent) -> Check:
     if source.hello.tracker != "pagetable":
         return Check(RULE, f"{subject}: this tracker knows no sizes of pages", measured=False)
     busiest = max(recent.processes, key=lambda key: recent.processes[key]["stored_bytes"] or 0, default=None)
-    if busiest is None:
-        return Check(RULE, f"{subject}: no process is there", measured=False)
+    stored_bytes = None if busiest is None else recent.processes[busiest]["stored_bytes"]
+    if busiest is None or stored_bytes is None:
+        return Check(RULE, f"{subject}: what was touched last is not known", measured=False)
+    if stored_bytes < LEAST_BYTES:
+        return Check(RULE, f"{subject}: {size(stored_bytes)} touched in a window")
     samples = source.samples
     since_s = -min(LOOKED_S, recent.span_s)
     first = max(int(np.searchsorted(recent.t_s, since_s)) + recent.windows.start, recent.windows.stop - MOST_WINDOWS)

@@ -72,8 +72,8 @@ def unsharing(recent: Recent) -> Check:
         finding=Finding(
             f"{start}, {size(float(copied[-1]))} in the last {span(over_s)}.",
             f"{start}.",
-            "A forked worker copies a page when it writes to it, and Python writes to an object when it counts the "
-            "references to it: keep the index of a data set in a numpy array, or in shared memory.",
+            "A forked process copies a page when it writes to it. Python writes to every object that it uses, to count "
+            "references: there, keep the index of a data set in a numpy array, or in shared memory.",
             (
                 *_by_process(recent, readings, grown[:MOST_PROCESSES]),
                 f"PSS: {size(float(readings.pss_bytes[0]))} to {size(float(readings.pss_bytes[-1]))}, while the sum of "
