@@ -16,6 +16,7 @@ from memtui.widgets.raster import Line
 from memtui.widgets.views.memory import ReuseView
 
 AXIS = 6
+FEW = 0.1  # a memory that misses no more is enough
 WIDE = 0.1  # a miss ratio whose bounds are further apart is given as its estimate
 _BOTH_ROWS = 9  # inside the border, from which both sentences are shown
 
@@ -25,7 +26,7 @@ class ReuseHistogram(Panel):
 
     view: ReuseView
     misses = False
-    size_bytes: float | None = None  # memory the sentence is about; None: the least that misses a tenth at most
+    size_bytes: float | None = None  # memory the sentence is about; None: the least that is enough
 
     def toggle(self) -> None:
         """Show the histogram or the miss ratio."""
@@ -68,12 +69,16 @@ class ReuseHistogram(Panel):
 
     @property
     def _size_index(self) -> int:
-        """Return the index of the step of the curve on which that memory size is."""
+        """Return the index of the step of the curve on which that memory size is.
+
+        Enough misses a tenth at most; where more are first touches, which every memory misses, a tenth of the others.
+        """
         sizes = self.view.size_bytes
         if self.size_bytes is not None:
             return max(0, int(np.searchsorted(sizes, self.size_bytes, side="right")) - 1)
-        enough = np.flatnonzero(self.view.miss_high <= 0.1)
-        return int(enough[0]) if len(enough) else len(sizes) - 1
+        least = float(self.view.miss_high[-1])
+        enough = np.flatnonzero(self.view.miss_high <= (FEW if least <= FEW else least + FEW * (1 - least)))
+        return int(enough[0])
 
     def on_click(self, event: events.Click) -> None:
         columns, column = self.size.width - 2 - AXIS, event.x - 1 - AXIS

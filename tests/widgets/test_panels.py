@@ -423,6 +423,23 @@ def test_how_much_longer_is_said_in_per_cent_while_it_is_little(low, high, says)
     assert longer(low, high) == says
 
 
+@pytest.mark.parametrize(
+    ("high", "at"),
+    [
+        ([0.9, 0.5, 0.1, 0.02, 0.0], 2),
+        ([0.9, 0.69, 0.63, 0.6, 0.6], 2),  # 60 % are first touches: a tenth of the others is 4 % of all
+        ([1.0, 1.0, 1.0, 1.0, 1.0], 0),  # nothing returns
+    ],
+)
+async def test_the_size_that_nobody_chose_is_the_least_that_is_enough(high, at):
+    sizes = 2.0 ** np.arange(20, 25)
+    curve = {"size_bytes": sizes, "miss_low": np.array(high), "miss_high": np.array(high), "miss_estimate": None}
+    view = replace(reuse_view(histogram(), 0.2), **curve)
+    widget = ReuseWidget(view)
+    widget.misses = True
+    assert f"with {size(int(sizes[at]))}, {bounds(high[at], high[at])} of touches" in await drawn(widget, 80, 12)
+
+
 async def test_a_chosen_memory_size_is_the_one_that_is_spoken_of():
     view = reuse_view(histogram(), 0.2)
     widget = ReuseWidget(view)
