@@ -114,3 +114,9 @@ def test_what_has_to_be_seen(tmp_path):
     blind = checked(tmp_path / "blind", lambda n: blocks(200), tracked=False)
     assert blind.looked_at == "huge pages that would fit: this tracker knows no sizes of pages"
     assert not blind.measured
+
+
+@pytest.mark.parametrize(("apart_s", "measured"), [(90.0, True), (160.0, False)])
+def test_windows_of_five_minutes_are_looked_at(apart_s, measured, tmp_path):
+    check = checked(tmp_path, lambda n: blocks(200), windows=5, apart_s=apart_s)
+    assert (check.measured, check.finding is not None) == (measured, measured)

@@ -15,7 +15,7 @@ RULE = "huge-pages"
 LEAST_BYTES = 256 << 20  # from here on training was faster with huge pages (docs/guide/verdicts.md)
 MOST_HUGE = 0.5  # of what is used densely: more of it in huge pages already, and the program has seen to it
 FULL_PAGES = 461  # of the 512 of a block: 90 %, so a huge page takes hardly more memory
-LOOKED_S, LEAST_S = 60.0, 20.0
+LOOKED_S, LEAST_S = 300.0, 20.0  # windows of much memory come half a minute apart
 MOST_WINDOWS, LEAST_WINDOWS = 5, 3
 
 _ACTIONS = {
@@ -38,8 +38,8 @@ def huge_pages(recent: Recent) -> Check:
     if stored_bytes < LEAST_BYTES:
         return Check(RULE, f"{subject}: {size(stored_bytes)} touched in a window")
     samples = source.samples
-    since_s = -min(LOOKED_S, recent.span_s)
-    first = max(int(np.searchsorted(recent.t_s, since_s)) + recent.windows.start, recent.windows.stop - MOST_WINDOWS)
+    looked_at = recent.windows.start + int(np.searchsorted(recent.t_s, -LOOKED_S))
+    first = max(looked_at, recent.windows.stop - MOST_WINDOWS)
     sets = [recent.touched_pages(busiest, [sample]) for sample in samples.sample[first : recent.windows.stop].tolist()]
     stored = [pages for pages in sets if pages is not None]
     if len(stored) < LEAST_WINDOWS or recent.span_s < LEAST_S:
