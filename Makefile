@@ -11,7 +11,7 @@ TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 ASKS = $(filter file,$(origin SUDO))
 DEMO = $(if $(ASKS),$(BIN)/memtui demo,$(if $(SUDO),$(SUDO) $(BIN)/memtui demo,$(BIN)/memtui demo --no-sudo))
 
-.PHONY: demo test test-long lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-mappings bench-strangers bench-peers gpu-check soak stress mutants
+.PHONY: demo compiled test test-long lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-mappings bench-strangers bench-peers gpu-check soak stress mutants
 .PHONY: lint types skeleton screenshot clean
 
 demo: $(VENV)/installed $(VENV)/torch-asked
@@ -28,7 +28,6 @@ $(VENV)/torch-asked: | $(VENV)/installed
 # their asserts: all workers import all of them at the same time, and each would do it. What fails here is said below.
 WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
-.PHONY: compiled
 compiled: $(VENV)/dev
 	$(BIN)/python -m compileall -q -j 0 memtui tests
 	find tests -name "test_*.py" | sort \

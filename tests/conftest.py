@@ -15,7 +15,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -81,15 +81,19 @@ def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     return sorted(items, key=late)
 
 
-def pytest_collection() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """Collect no garbage while modules and tests come, which stay: a sixth of the time that it takes."""
     gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
     """Leave modules and tests out of garbage collection from here on, too, and at the end."""
     gc.freeze()
-    gc.enable()
 
 
 @cache

@@ -248,19 +248,21 @@ def test_a_profiler_that_pauses_its_target_and_memtui_take_turns():
 # A sampling profiler (py-spy and others) stops its target for a moment, many times a second.
 _PROFILER = """
 import ctypes, os, sys, time
-libc, pid, taken, refused = ctypes.CDLL(None, use_errno=True), int(sys.argv[1]), 0, 0
+libc, pid, taken, refused, held_s = ctypes.CDLL(None, use_errno=True), int(sys.argv[1]), 0, 0, 0.0
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 if os.geteuid() == 0:
     os.nice(-20)  # other tests do not keep it from a CPU while it holds the target
 print("ready", flush=True)
 end = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < end:
+    began = time.monotonic()
     if libc.ptrace(16, pid, None, None) == 0:
         os.waitpid(pid, 0x40000000); time.sleep(0.001); libc.ptrace(17, pid, None, None); taken += 1
+        held_s += time.monotonic() - began
     else:
         refused += 1
     time.sleep(0.009)
-print(taken, refused, flush=True)
+print(taken, refused, held_s, flush=True)
 """
 
 
@@ -272,7 +274,7 @@ def test_beside_a_sampling_profiler():
     try:
         profiler.stdout.readline()
         windows = sample(counter.pid, 2).of_pid(counter.pid)
-        taken, refused = map(int, profiler.communicate(timeout=20)[0].split())
+        taken, refused, profiled_s = map(float, profiler.communicate(timeout=20)[0].split())
         # Windows 20 ms apart hold it for a tenth of the time, on a slow machine for a third; the profiler asks for 3 s.
         held_share = sum(w.paused_ns or 0 for w in windows) / 2e9
         assert refused / (taken + refused) < 2 * held_share + 0.1, "it is refused while a window holds the program"
@@ -280,7 +282,8 @@ def test_beside_a_sampling_profiler():
         # The first says that its marks could not be cleared before, if the profiler was there just then.
         assert {w.status for w in windows} <= {"ok", "denied", "not paused", "failed"}
         assert sum(w.status == "failed" for w in windows) <= 1
-        assert sum(w.status == "ok" for w in windows) > 10, "they come between its samples"
+        lost_share = sum(w.status != "ok" for w in windows) / len(windows)
+        assert lost_share < 2 * profiled_s / 3 + 0.1, "a window is refused while the profiler holds the program"
         wait_until(lambda: tracer(counter.pid) == "0")
         counter.assert_runs()
     finally:

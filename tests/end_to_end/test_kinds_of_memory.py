@@ -254,7 +254,9 @@ def test_what_a_child_copies_is_resident_memory_of_all_windows(run, tmp_path):
 a = map_({pages}); write(a, range({pages}))
 if os.fork():
     print(a, flush=True)
-    while time.sleep(0.001) is None: [ctypes.string_at(a + page * 4096, 1) for page in range({pages})]
+    while True:
+        for page in range({pages}): ctypes.string_at(a + page * 4096, 1)
+        time.sleep(0.001)
 for copied in range(64, {pages}, 64):
     write(a, range(copied))
     time.sleep(0.04)

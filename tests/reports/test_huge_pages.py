@@ -21,7 +21,7 @@ FIRST = DATA // BLOCK_BYTES
 
 
 def blocks(count: int, each: int = BLOCK_PAGES, first: int = FIRST) -> PageSet:
-    """So many pages at the start of each block of 2 MiB."""
+    """The first ``each`` pages of ``count`` blocks of 2 MiB, which follow on one another."""
     numbers = np.arange(first, first + count)[:, None] * BLOCK_PAGES + np.arange(each)
     return PageSet.from_pages(numbers.ravel())
 
@@ -30,22 +30,10 @@ def in_huge_pages(count: int, first: int = FIRST) -> PageSet:
     return replace(PageSet.empty(), huge=np.arange(first, first + count, dtype=np.uint64))
 
 
-def checked(folder, touched, *, windows: int = 30, allowed: str = "madvise", **options) -> Check:
+def checked(folder, touched, *, windows: int = 30, **options) -> Check:
     path = session_of(folder / "s.memtui", lambda n: (20, 1000, 30), touched, windows=windows, **options)
     with closing(Source(path)) as source:
-        hello = replace(source.hello, host=replace(source.hello.host, huge_pages=allowed))
-        known = Known(source, hello)
-        return huge_pages(Recent(known, len(source.samples) - 1))
-
-
-class Known:
-    """A session of a machine of which is known which huge pages it takes."""
-
-    def __init__(self, source: Source, hello) -> None:
-        self._source, self.hello = source, hello
-
-    def __getattr__(self, name: str):
-        return getattr(self._source, name)
+        return huge_pages(Recent(source, len(source.samples) - 1))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +46,7 @@ class Known:
     ],
 )
 def test_memory_that_is_used_whole_in_small_pages_is_found(allowed, action, tmp_path):
-    finding = checked(tmp_path, lambda n: blocks(200), allowed=allowed).finding
+    finding = checked(tmp_path, lambda n: blocks(200), huge_page_mode=allowed).finding
     assert finding.sentence.startswith(
         "400 MiB of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit:"
     )

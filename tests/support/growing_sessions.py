@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,17 +60,19 @@ def session_of(
     age_s: int = 600,
     max_overhead_ppm: int | None = 10_000,
     tracked: bool = True,
+    huge_page_mode: str = "madvise",
 ) -> Path:
     """Record a program by windows; ``age_s``: how old it is at the start; ``swapped``: bytes."""
+    host = replace(hello().host, huge_pages=huge_page_mode)
 
     def stream():
         options = Options(round(apart_s * S), max_overhead_ppm=max_overhead_ppm)
         target = Target(4242, (START_S - age_s) * 100, "python train.py", "alice")
         no_pages = Capability("pages", False, "it counts by range")
         yield (
-            hello(options=options, target=target)
+            hello(host=host, options=options, target=target)
             if tracked
-            else hello(options=options, target=target, tracker="referenced", pages=no_pages)
+            else hello(host=host, options=options, target=target, tracker="referenced", pages=no_pages)
         )
         yield Process(1, 4242, 1, target.start_ticks, 0, "python train.py", "target")
         yield VmaTable(1, 0, VMAS)

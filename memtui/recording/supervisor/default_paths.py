@@ -30,7 +30,7 @@ def session_name(pid: int) -> str:
         command = command_of(pid)
     except ProcessLookupError:
         return str(pid)
-    # In brackets it is no command line.
+    # A name in brackets is that of the task: the process has no command line.
     name = "" if command.startswith("[") else re.sub(r"[^\w.+]+", "-", program_name(command))
     name = name[:_NAME_CHARACTERS].strip("-.")
     return f"{name}-{pid}" if name else str(pid)

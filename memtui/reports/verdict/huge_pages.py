@@ -31,12 +31,12 @@ def huge_pages(recent: Recent) -> Check:
     source = recent.source
     if source.hello.tracker != "pagetable":
         return Check(RULE, f"{subject}: this tracker knows no sizes of pages", measured=False)
-    busiest = max(recent.processes, key=lambda key: recent.processes[key]["stored_bytes"] or 0, default=None)
-    stored_bytes = None if busiest is None else recent.processes[busiest]["stored_bytes"]
-    if busiest is None or stored_bytes is None:
+    touched = {key: row["stored_bytes"] for key, row in recent.processes.items() if row["stored_bytes"] is not None}
+    if not touched:
         return Check(RULE, f"{subject}: what was touched last is not known", measured=False)
-    if stored_bytes < LEAST_BYTES:
-        return Check(RULE, f"{subject}: {size(stored_bytes)} touched in a window")
+    busiest = max(touched, key=touched.__getitem__)
+    if touched[busiest] < LEAST_BYTES:
+        return Check(RULE, f"{subject}: {size(touched[busiest])} touched in a window")
     samples = source.samples
     looked_at = recent.windows.start + int(np.searchsorted(recent.t_s, -LOOKED_S))
     first = max(looked_at, recent.windows.stop - MOST_WINDOWS)
@@ -52,9 +52,9 @@ def huge_pages(recent: Recent) -> Check:
     if small_bytes < LEAST_BYTES or huge_bytes > MOST_HUGE * (small_bytes + huge_bytes):
         return Check(RULE, f"{subject}: {what}")
     allowed = source.hello.host.huge_pages
-    start = f"{size(small_bytes)} of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit"
     finding = Finding(
-        f"{start}: training with so much memory may be a quarter faster with them.",
+        f"{size(small_bytes)} of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit: training with "
+        "so much memory may be a quarter faster with them.",
         f"Huge pages would fit {size(small_bytes)} of its memory.",
         _ACTIONS.get(allowed, _TRY),
         (
@@ -69,10 +69,10 @@ def _filled_bytes(pages: PageSet, rows: list[VmaRow]) -> tuple[int, int]:
     """Return the bytes of blocks of 2 MiB in rows that were touched nearly whole: in 4 KiB pages, in huge pages."""
     edges = np.array([(row.start, row.end) for row in rows], np.uint64).reshape(-1, 2)
     filled = pages.blocks[np.bitwise_count(pages.bits).sum(axis=1) >= FULL_PAGES]
-    return _inside_bytes(filled, edges), _inside_bytes(pages.huge, edges)
+    return _whole_blocks_bytes(filled, edges), _whole_blocks_bytes(pages.huge, edges)
 
 
-def _inside_bytes(blocks: NDArray[np.uint64], edges: NDArray[np.uint64]) -> int:
+def _whole_blocks_bytes(blocks: NDArray[np.uint64], edges: NDArray[np.uint64]) -> int:
     """Return the bytes of the blocks that lie whole in one of the ranges, u8[n, 2], whose starts and ends rise."""
     if not len(edges):
         return 0

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from memtui.analysis.memory_sentences import Forms
+from memtui.core.lru_cache import LruCache
 from memtui.core.samples import Process
 from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
@@ -54,7 +55,6 @@ class VerdictLog:
         return self.verdict
 
     def _verdict_at(self, reader: Session, index: int, sample: int) -> Verdict:
-        from memtui.core.lru_cache import LruCache
         from memtui.reports.verdict.recent import MOST_UNIONS
         from memtui.reports.verdict.verdict import verdict_at
 
