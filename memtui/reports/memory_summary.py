@@ -10,6 +10,7 @@ import numpy as np
 from memtui.analysis.alike import Group
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
+from memtui.analysis.resident_readings import Readings
 from memtui.core.samples import SHARED_UNKNOWN, Status, lower_bounds
 from memtui.core.units import duration, percent, size
 from memtui.reports.process_summary import ProcessRows
@@ -155,20 +156,20 @@ def _windows(count: int) -> str:
     return f"{count} window{'s' * (count != 1)}"
 
 
-def resident_set(rss_bytes: np.ndarray, resident: Resident, lengths_s: np.ndarray) -> ResidentSummary:
-    """Return the RSS of one process, or the sum of those of several."""
-    meaning = MEANING[RSS if resident.name == RSS else SUM_OF_RSS]
-    return _with_meaning(size_summary(rss_bytes, "no sample was taken", lengths_s), meaning)
+def resident_set(readings: Readings, name: str) -> ResidentSummary:
+    """Return the RSS of one process, or the sum of those of several. ``name``: the figure for resident memory."""
+    result = size_summary(readings.bytes, "no sample was taken", readings.lengths_ns)
+    return _with_meaning(result, MEANING[RSS if name == RSS else SUM_OF_RSS])
 
 
-def proportional_set(resident: Resident, rows: ProcessRows, lengths_s: np.ndarray) -> ResidentSummary:
-    """Return resident memory in which shared pages count once."""
+def proportional_set(resident: Resident, rows: ProcessRows, readings: Readings, lost: int) -> ResidentSummary:
+    """Return resident memory in which shared pages count once. ``lost``: the windows in which it is not known."""
     if resident.name == RSS:
         why = "it is read of several processes; of one alone RSS says it"
     else:
         why = next((row["pss_reason"] for row in rows if row["pss_reason"]), "not recorded")
-    result = size_summary(resident.bytes if resident.name == PSS else resident.bytes * np.nan, why, lengths_s)
-    lost = int(np.isnan(resident.bytes).sum())
+    values = readings.bytes if resident.name == PSS else readings.bytes * np.nan
+    result = size_summary(values, why, readings.lengths_ns)
     if result.mean is not None and lost:
         result = replace(result, status=Status.APPROXIMATE, reason=f"not known in {_windows(lost)}: {why}")
     return _with_meaning(result, MEANING[PSS])

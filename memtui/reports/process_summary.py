@@ -56,12 +56,17 @@ class ProcessSummary:
     gpus_used_reason: str
 
 
-def process_summaries(reader: ReportSource, rows: ProcessRows, alike: set[int]) -> tuple[ProcessSummary, ...]:
+def process_summaries(
+    reader: ReportSource, rows: ProcessRows, alike: set[int], rss_mean_bytes: float | None
+) -> tuple[ProcessSummary, ...]:
     """Return a summary of every process that existed in a window.
 
     Working sets are means over the samples that are ``alike``; resident memory is that of all windows, by their length.
+    Of a process without others it is ``rss_mean_bytes``, in which readings between windows count, too.
     """
     means = _mean_sizes(rows, alike)
+    if len(means) == 1 and rss_mean_bytes is not None:
+        next(iter(means.values()))["rss_bytes"] = rss_mean_bytes
     gpu = _at_window_ends(reader.gpu_memory(0, 2**62), rows, "gpu_bytes")
     use = _at_window_ends(reader.gpu_use(0, 2**62), rows, "gpus_used")
     return tuple(

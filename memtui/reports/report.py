@@ -18,6 +18,7 @@ from memtui.analysis.alike import groups
 from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import resident
+from memtui.analysis.resident_readings import resident_readings, rss_readings, windows_without
 from memtui.core.json_fields import fields_to_json
 from memtui.core.options import DEFAULT_OVERHEAD_PPM
 from memtui.core.samples import Event
@@ -238,7 +239,10 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     start_ns, end_ns = _span(reader)
     rows = reader.process_samples(0, samples.newest) if len(samples) else []
     power_readings = reader.power(0, 2**62)
-    resident_memory = resident(samples, reader.processes())
+    resident_memory, uses = resident(samples, reader.processes()), reader.memory_use(0, 2**62)
+    readings = resident_readings(samples, resident_memory, uses)
+    lost = windows_without(resident_memory, samples, readings)
+    rss = memory.resident_set(rss_readings(samples, resident_memory.name, uses), resident_memory.name)
     has_wss = np.isfinite(samples.wss_bytes)
     by_interval = groups(
         samples.intervals_ns(), samples.end_ns - samples.start_ns, has_wss, exact=not samples.has_budget
@@ -253,7 +257,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         session=title,
         host=HostSummary(hello.host.hostname, hello.host.kernel, hello.host.cpu_count),
         target=TargetSummary(hello.target.pid, hello.target.command, hello.target.start_ticks),
-        processes=process_summaries(reader, rows, alike_samples),
+        processes=process_summaries(reader, rows, alike_samples, rss.mean),
         tracker=hello.tracker,
         flush=hello.flush,
         rearm=hello.rearm,
@@ -268,8 +272,8 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         wss_bytes=working_set,
         wss_largest=memory.largest_window(samples.wss_bytes[:], lengths_s),
         shared_bytes=memory.shared_memory(reader, alike),
-        rss_bytes=memory.resident_set(samples.rss_bytes[:], resident_memory, lengths_s),
-        pss_bytes=memory.proportional_set(resident_memory, rows, lengths_s),
+        rss_bytes=rss,
+        pss_bytes=memory.proportional_set(resident_memory, rows, readings, lost),
         touched_fraction=memory.touched_of_resident(np.where(alike, samples.wss_bytes, np.nan), resident_memory),
         given_back_bytes=memory.released_memory(rows, alike_samples),
         reuse=reuse_summary(reader, working_set),

@@ -9,6 +9,7 @@ import pytest
 
 from memtui.analysis.alike import Group
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident
+from memtui.analysis.resident_readings import Readings
 from memtui.core.samples import MORE_TOUCHED, SHARED_UNKNOWN, Capability, Status
 from memtui.reports.memory_summary import (
     LargestWindow,
@@ -127,23 +128,28 @@ def test_shared_memory_is_known_exactly_in_part_or_not():
     assert (none.mean, none.reason) == (None, "page frames of all processes were seen in no window")
 
 
-def test_resident_memory_is_weighted_by_the_length_of_windows():
-    lengths_s, of_rss = np.array([3.0, 1.0]), np.array([100.0, 200.0])
-    assert resident_set(of_rss, resident(RSS, 1, 1), lengths_s).mean == 125
-    assert resident_set(of_rss, resident(RSS, 1, 1), lengths_s).meaning == "of one process"
-    assert resident_set(of_rss, resident(PSS, 1, 1), lengths_s).meaning.startswith("sum over the processes, shared")
+def readings(*values, lengths=None) -> Readings:
+    ends = np.cumsum(np.ones(len(values), np.int64) if lengths is None else np.array(lengths))
+    return Readings(np.array(values, float), ends, np.concatenate(([0], ends[:-1])), ends)
+
+
+def test_resident_memory_is_weighted_by_the_time_that_each_reading_stands_for():
+    read = readings(100, 200, lengths=(3, 1))
+    assert resident_set(read, RSS).mean == 125
+    assert resident_set(read, RSS).meaning == "of one process"
+    assert resident_set(read, PSS).meaning.startswith("sum over the processes, shared")
 
 
 def test_pss_of_a_tree_and_why_there_is_none():
-    lengths_s, rows = np.ones(2), [{"pss_reason": ""}, {"pss_reason": "denied"}]
-    whole = proportional_set(resident(PSS, 10, 20), rows, lengths_s)
+    rows = [{"pss_reason": ""}, {"pss_reason": "denied"}]
+    whole = proportional_set(resident(PSS, 10, 20), rows, readings(10, 20), 0)
     assert (whole.mean, whole.status, whole.reason) == (15, Status.OK, "")
-    part = proportional_set(resident(PSS, 10, NAN), rows, lengths_s)
+    part = proportional_set(resident(PSS, 10, NAN), rows, readings(10, NAN), 1)
     assert (part.mean, part.status, part.reason) == (10, Status.APPROXIMATE, "not known in 1 window: denied")
-    none = proportional_set(resident(SUM_OF_RSS, 10, 20), rows, lengths_s)
+    none = proportional_set(resident(SUM_OF_RSS, 10, 20), rows, readings(10, 20), 0)
     assert (none.mean, none.status, none.reason) == (None, Status.UNSUPPORTED, "denied")
-    assert proportional_set(resident(SUM_OF_RSS, 1, 1), rows[:1], lengths_s).reason == "not recorded"
-    assert "of one alone RSS says it" in proportional_set(resident(RSS, 1, 1), rows, lengths_s).reason
+    assert proportional_set(resident(SUM_OF_RSS, 1), rows[:1], readings(1), 0).reason == "not recorded"
+    assert "of one alone RSS says it" in proportional_set(resident(RSS, 1), rows, readings(1), 0).reason
 
 
 def test_the_touched_part_or_why_there_is_none():

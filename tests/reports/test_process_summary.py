@@ -26,13 +26,21 @@ def row(sample: int, process: int = 1, length_ns: int = 100, **sizes) -> dict:
     return {"sample": sample, "process": process, **times, **unknown, **sizes}
 
 
-def summaries(rows, alike, *, memory=(), use=()) -> dict[int, ProcessSummary]:
+def summaries(rows, alike, *, memory=(), use=(), rss_mean=None) -> dict[int, ProcessSummary]:
     reader = SimpleNamespace(
         gpu_memory=lambda first_ns, last_ns: [one for one in memory if first_ns <= one.t_ns < last_ns],
         gpu_use=lambda first_ns, last_ns: [one for one in use if first_ns <= one.t_ns < last_ns],
         processes=lambda: [Process(key, 40 + key, 1, 0, key, "python") for key in (1, 2, 3)],
     )
-    return {found.pid: found for found in process_summaries(reader, rows, alike)}
+    return {found.pid: found for found in process_summaries(reader, rows, alike, rss_mean)}
+
+
+def test_the_rss_of_a_process_without_others_is_that_of_the_whole():
+    rows = [row(0, rss_bytes=100), row(1, rss_bytes=200)]
+    assert summaries(rows, {0, 1})[41].rss_bytes == 150
+    assert summaries(rows, {0, 1}, rss_mean=180)[41].rss_bytes == 180
+    several = summaries([*rows, row(1, 2, rss_bytes=50)], {0, 1}, rss_mean=180)
+    assert (several[41].rss_bytes, several[42].rss_bytes) == (150, 50)
 
 
 def test_working_sets_are_of_windows_that_are_alike_and_resident_memory_of_all_by_their_length():

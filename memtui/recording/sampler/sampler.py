@@ -177,8 +177,7 @@ class Sampler:
         due_ns = min(due_ns, until_ns) if until_ns else due_ns
         if bursts.cut_ns is not None:
             due_ns = min(due_ns, max(bursts.cut_ns, now_ns))
-        # Within a budget windows may be minutes apart, and power is read between them.
-        end = self._wait(min(due_ns, self._power_due_ns) if self._clock.has_budget else due_ns)
+        end = self._wait(min(due_ns, self._power_due_ns))
         if end is not None:
             return end
         if self._apply_requests() or time.monotonic_ns() < due_ns:

@@ -14,7 +14,7 @@ from memtui.recording.sampler.commands import SamplerState
 from memtui.recording.sampler.slowdown_estimate import Before, Machine, TargetLoss, estimate
 
 POWER_EVERY_NS = 500_000_000
-POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart: ten readings in each, down to this
+POWER_SELDOM_NS = 2_000_000_000  # where windows are far apart: ten readings in each, down to this
 
 
 class SampleClock:
@@ -41,10 +41,6 @@ class SampleClock:
         self.set_budget(self._options.max_overhead_ppm)
 
     @property
-    def has_budget(self) -> bool:
-        return self._budget is not None
-
-    @property
     def budgeted_ns(self) -> int | None:
         """What the budget makes of the interval that is requested; None without a budget."""
         return None if self._budget is None else self._budget.interval_ns(self._state.interval_ns)
@@ -56,9 +52,7 @@ class SampleClock:
 
     @property
     def power_every_ns(self) -> int:
-        """How often power is read: between windows too, so that a budget cannot stretch it like the interval."""
-        if self._budget is None:
-            return POWER_EVERY_NS
+        """How often power and the memory of the tree are read: between windows, too, which may be a minute long."""
         return min(max(POWER_EVERY_NS, self.interval_ns // 10), POWER_SELDOM_NS)
 
     @property

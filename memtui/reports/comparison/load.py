@@ -14,6 +14,7 @@ from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.lines import Line
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import SUM_OF_RSS, resident
+from memtui.analysis.resident_readings import Readings, resident_readings, rss_readings
 from memtui.analysis.reuse_cdf import cdf, knee, quantiles
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import quantile
@@ -25,6 +26,7 @@ from memtui.reports.figures.provenance import doubts
 from memtui.reports.power_summary import power_summaries
 from memtui.reports.reuse_summary import NO_ESTIMATE, burst_reuse, exact_reuse
 from memtui.reports.source import ReportSource
+from memtui.session.sample_arrays import SampleArrays
 
 NOTHING = Line(np.empty(0), np.empty(0))
 
@@ -81,8 +83,9 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
     line, figures, reasons = reuse_of(exact_reuse(reader), _why_no_reuse(reader))
     of_bursts, why_not = burst_figures(reader)
     hello, resident_memory = reader.hello, resident(samples, reader.processes())
-    resident_bytes = resident_memory.bytes
-    unshared = resident_bytes * np.nan if resident_memory.name == SUM_OF_RSS else resident_bytes
+    uses = reader.memory_use(0, 1 << 62)
+    rss, readings = rss_readings(samples, resident_memory.name, uses), resident_readings(samples, resident_memory, uses)
+    unshared = readings.bytes * np.nan if resident_memory.name == SUM_OF_RSS else readings.bytes
     no_wss = "" if hello.wss.ok else hello.wss.reason
     lengths_ns = samples.end_ns - samples.start_ns
     alike = groups(
@@ -94,10 +97,10 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
         "true_interval_s": quantile(lengths_ns[alike] / 1e9, 0.5),
         "wss_median_bytes": quantile(samples.wss_bytes[alike], 0.5),
         "wss_p95_bytes": quantile(samples.wss_bytes[alike], 0.95),
-        "rss_median_bytes": quantile(samples.rss_bytes, 0.5, lengths_ns),
-        "rss_p95_bytes": quantile(samples.rss_bytes, 0.95, lengths_ns),
-        "pss_median_bytes": quantile(unshared, 0.5, lengths_ns),
-        "pss_p95_bytes": quantile(unshared, 0.95, lengths_ns),
+        "rss_median_bytes": quantile(rss.bytes, 0.5, rss.lengths_ns),
+        "rss_p95_bytes": quantile(rss.bytes, 0.95, rss.lengths_ns),
+        "pss_median_bytes": quantile(unshared, 0.5, readings.lengths_ns),
+        "pss_p95_bytes": quantile(unshared, 0.95, readings.lengths_ns),
         "mapped_max_bytes": float(mapped.max()) or None,
         **figures,
         **of_bursts,
@@ -112,7 +115,7 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
         if allowed(hello.options.max_overhead_ppm) is None
         else intervals_s(samples.intervals_ns(), 0),
         over_time(reader, samples.wss_bytes[:]),
-        over_time(reader, resident_bytes),
+        read_over_time(samples, readings) if uses else over_time(reader, resident_memory.bytes),
         over_time(reader, mapped),
         line,
         figures,
@@ -129,6 +132,12 @@ def over_time(reader: ReportSource, values: NDArray[np.float64]) -> Line:
     starts_ns = np.insert(samples.start_ns, lost, samples.end_ns[lost - 1])
     with_holes = np.insert(np.asarray(values, np.float64), lost, np.nan)
     return stepped(starts_ns - samples.start_ns[0], with_holes, int(samples.end_ns[-1] - samples.start_ns[0]))
+
+
+def read_over_time(samples: SampleArrays, readings: Readings) -> Line:
+    """Return resident memory over seconds since the start of the first window."""
+    start_ns = int(samples.start_ns[0])
+    return stepped(readings.start_ns - start_ns, readings.bytes, int(readings.end_ns[-1]) - start_ns)
 
 
 def stepped(starts_ns: NDArray[np.int64], values: NDArray[np.float64], end_ns: int) -> Line:

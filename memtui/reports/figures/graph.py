@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.resident import MEANING, RSS, resident
+from memtui.analysis.resident_readings import Readings, resident_readings
 from memtui.core.samples import Event
 from memtui.core.units import duration
 from memtui.reports.figures import provenance
 from memtui.reports.figures.axes import AXIS_PT, Axes, bytes_scale, captioned, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
 from memtui.reports.source import ReportSource
-from memtui.session.sample_arrays import SampleArrays
 
 Floats = NDArray[np.float64]
 BINS = 420  # more windows than this would lie on one another: two to a point of the picture's width
@@ -33,12 +33,14 @@ def draw(reader: ReportSource) -> Drawing | None:
     if not len(samples):
         return None
     resident_memory = resident(samples, reader.processes())
-    wss, rss = _Line.of(samples, samples.wss_bytes[:]), _Line.of(samples, resident_memory.bytes)
+    readings = resident_readings(samples, resident_memory, reader.memory_use(0, 2**62))
+    windows = Readings(samples.wss_bytes[:], samples.end_ns[:], samples.start_ns[:], samples.end_ns[:])
+    wss, rss = _Line.of(windows), _Line.of(readings)
     apart = wss.has_values and rss.has_values and rss.most > APART * wss.most
     heights = [42.0, 84.0] if apart else [96.0]
     notes = []
     if wss.binned or rss.binned:
-        notes.append(f"line: mean of the windows in each {duration(wss.step_s)}; band: least to most of them")
+        notes.append(f"line: mean of the values in each {duration(wss.step_s)}; band: least to most of them")
     if resident_memory.name != RSS:
         notes.append(f"{resident_memory.name}: {MEANING[resident_memory.name]}")
     hello = reader.hello
@@ -48,7 +50,7 @@ def draw(reader: ReportSource) -> Drawing | None:
     bottom = _TOP + sum(heights) + 10 * (len(heights) - 1)
     title = "Working set and resident set over time" if wss.has_values else "Resident set over time"
     drawing = captioned(bottom, title, " ".join(provenance.sentences(reader)), lines)
-    across = time_scale((samples.end_ns[-1] - samples.start_ns[0]) / 1e9)
+    across = time_scale((max(samples.end_ns[-1], readings.end_ns[-1]) - samples.start_ns[0]) / 1e9)
     box = (_LEFT, COLUMN_PT - _LEFT - _RIGHT)
     if apart:
         upper = Axes(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(rss.most, 2))
@@ -83,9 +85,9 @@ class _Line:
     step_s: float
 
     @classmethod
-    def of(cls, samples: SampleArrays, values: Floats) -> _Line:
-        origin = samples.start_ns[0]
-        start, end = (samples.start_ns - origin) / 1e9, (samples.end_ns - origin) / 1e9
+    def of(cls, readings: Readings) -> _Line:
+        origin, values = readings.start_ns[0], readings.bytes
+        start, end = (readings.start_ns - origin) / 1e9, (readings.end_ns - origin) / 1e9
         if len(values) <= BINS:
             return cls(start, end, values, values, values, False, 0.0)
         edges = np.linspace(0.0, float(end[-1]), BINS + 1)

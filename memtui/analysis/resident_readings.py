@@ -1,0 +1,100 @@
+"""Resident memory over time: what windows measured at their ends, and the readings between them.
+
+Windows may be half a minute apart. What a program allocates and frees between two of them is seen in the readings of
+the whole tree every two seconds alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.resident import PSS, RSS, Resident
+from memtui.core.samples import MemoryUse
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Readings:
+    """Values of resident memory, and the time that each stands for.
+
+    Attributes:
+        bytes: f8[n]; nan where it is not known.
+        read_ns: i8[n], when it was read, or the end of the window that it was read in.
+        start_ns: i8[n], the start of that time.
+        end_ns: i8[n], its end.
+    """
+
+    bytes: NDArray[np.float64]
+    read_ns: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+
+    @property
+    def lengths_ns(self) -> NDArray[np.int64]:
+        """The times as weights of a mean."""
+        return self.end_ns - self.start_ns
+
+
+def rss_readings(samples: Any, name: str, uses: Sequence[MemoryUse]) -> Readings:
+    """Return the RSS, or the sum of those of several processes, of a table of samples and of ``uses``.
+
+    ``name``: the figure for resident memory, ``Resident.name``. Of a process that was alone in all windows, readings
+    of several are left out: a child that was forked and ended meanwhile maps what its parent does.
+    """
+    return _with_more(
+        samples,
+        samples.rss_bytes[:],
+        [(use.t_ns, use.rss_bytes) for use in uses if name != RSS or use.processes == 1],
+    )
+
+
+def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse]) -> Readings:
+    """Return the resident memory of ``samples``, of its kind, with the readings ``uses``.
+
+    A window repeats the last PSS that was read, which may be old: a PSS counts once, at the time of its reading where
+    that is known, else in the first window that has it.
+    """
+    if resident.name != PSS:
+        return rss_readings(samples, resident.name, uses)
+    of_several = [(use.t_ns, use.pss_bytes) for use in uses if use.processes > 1 and use.pss_bytes is not None]
+    of_one = [(use.t_ns, use.rss_bytes) for use in uses if use.processes == 1]
+    values = resident.bytes
+    if of_several:
+        first = np.concatenate(([True], values[1:] != values[:-1]))
+        new = first & ~np.isin(values, [pss_bytes for _, pss_bytes in of_several])
+        values = np.where((samples.processes[:] == 1) | new, values, np.nan)
+    return _with_more(samples, values, of_several + of_one)
+
+
+def _with_more(samples: Any, values: NDArray[np.float64], more: Sequence[tuple[int, int]]) -> Readings:
+    """Return the values of windows and ``more`` values with their times; each reaches halfway to the next.
+
+    Readings from before the first window are left out. Without any, a value is that of its window.
+    """
+    start_ns, end_ns = samples.start_ns[:], samples.end_ns[:]
+    more = [(t_ns, size_bytes) for t_ns, size_bytes in more if len(start_ns) and t_ns > start_ns[0]]
+    if not more:
+        return Readings(values, end_ns, start_ns, end_ns)
+    finite = np.isfinite(values)
+    times = np.concatenate((end_ns[finite], np.array([t_ns for t_ns, _ in more], np.int64)))
+    sizes = np.concatenate((values[finite], np.array([size_bytes for _, size_bytes in more], np.float64)))
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    halfway = times[:-1] + (times[1:] - times[:-1]) // 2
+    return Readings(
+        sizes[order],
+        times,
+        np.concatenate((start_ns[:1], halfway)),
+        np.concatenate((halfway, [max(times[-1], end_ns[-1])])),
+    )
+
+
+def windows_without(resident: Resident, samples: Any, readings: Readings) -> int:
+    """Return the number of windows whose resident memory is not known, and in which none was read."""
+    read_ns = np.sort(readings.read_ns[np.isfinite(readings.bytes)])
+    first, last = (np.searchsorted(read_ns, times, side="right") for times in (samples.start_ns[:], samples.end_ns[:]))
+    return int(np.count_nonzero(np.isnan(resident.bytes) & (first == last)))

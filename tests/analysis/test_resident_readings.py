@@ -1,0 +1,108 @@
+"""Resident memory from windows and from the readings between them, against figures that are counted by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident
+from memtui.analysis.resident_readings import resident_readings, rss_readings, windows_without
+from memtui.core.samples import MemoryUse
+
+NAN = np.nan
+
+
+def samples(ends_ns, rss, processes=None, pss=None):
+    """Windows without gaps from 0 on."""
+    return SimpleNamespace(
+        start_ns=np.array([0, *ends_ns[:-1]]),
+        end_ns=np.array(ends_ns),
+        rss_bytes=np.array(rss, float),
+        pss_bytes=np.full(len(rss), NAN) if pss is None else np.array(pss, float),
+        processes=np.ones(len(rss), int) if processes is None else np.array(processes),
+    )
+
+
+def use(t_ns, rss_bytes, pss_bytes=None, processes=1):
+    return MemoryUse(t_ns, processes, rss_bytes, pss_bytes)
+
+
+def test_without_readings_a_value_is_that_of_its_window():
+    found = rss_readings(samples([30, 40], [100, 200]), RSS, [])
+    assert found.bytes.tolist() == [100, 200]
+    assert found.lengths_ns.tolist() == [30, 10]
+
+
+def test_a_peak_between_two_windows_counts_up_to_halfway_to_its_neighbours():
+    found = rss_readings(samples([10, 30], [100, 100]), RSS, [use(20, 900)])
+    assert found.bytes.tolist() == [100, 900, 100]
+    assert found.read_ns.tolist() == [10, 20, 30]
+    assert list(zip(found.start_ns.tolist(), found.end_ns.tolist(), strict=True)) == [(0, 15), (15, 25), (25, 30)]
+
+
+def test_readings_after_the_last_window_count_and_those_before_the_first_do_not():
+    found = rss_readings(samples([10], [100]), RSS, [use(-5, 7), use(0, 8), use(20, 300)])
+    assert (found.bytes.tolist(), found.start_ns.tolist(), found.end_ns.tolist()) == ([100, 300], [0, 15], [15, 20])
+
+
+def test_children_between_windows_are_not_the_memory_of_a_process_that_was_alone():
+    uses = [use(20, 2000, processes=2)]
+    assert rss_readings(samples([10, 30], [100, 100]), RSS, uses).bytes.tolist() == [100, 100]
+    assert rss_readings(samples([10, 30], [100, 100]), SUM_OF_RSS, uses).bytes.tolist() == [100, 2000, 100]
+
+
+def test_a_pss_that_windows_repeat_counts_once_at_the_time_when_it_was_read():
+    """It was read at 8 and at 38; all windows of two processes until then say what was read at 8."""
+    table = samples([5, 10, 20, 30, 40], [100, 190, 190, 190, 190], [1, 2, 2, 2, 2])
+    memory = Resident(PSS, np.array([100.0, 110, 110, 110, 170]))
+    found = resident_readings(table, memory, [use(8, 190, 110, 2), use(20, 190, None, 2), use(38, 190, 170, 2)])
+    assert (found.bytes.tolist(), found.read_ns.tolist()) == ([100, 110, 170], [5, 8, 38])
+    assert found.lengths_ns.tolist() == [6, 17, 17]
+
+
+def test_a_pss_that_only_windows_have_counts_once():
+    """The recording ended before the next reading."""
+    table = samples([10, 20, 30], [190, 190, 190], [2, 2, 2])
+    found = resident_readings(table, Resident(PSS, np.array([110.0, 170, 170])), [use(8, 190, 110, 2)])
+    assert (found.bytes.tolist(), found.read_ns.tolist()) == ([110, 170], [8, 20])
+
+
+def test_the_pss_of_windows_stays_where_no_reading_has_one():
+    table = samples([10, 20], [100, 190], [1, 2])
+    found = resident_readings(table, Resident(PSS, np.array([100.0, 110])), [use(15, 190, None, 2), use(5, 90)])
+    assert found.bytes.tolist() == [90, 100, 110]
+
+
+def test_the_sum_of_rss_has_the_readings_of_all_processes():
+    table = samples([10, 20], [100, 190], [1, 2])
+    found = resident_readings(table, Resident(SUM_OF_RSS, table.rss_bytes), [use(15, 400, None, 2)])
+    assert found.bytes.tolist() == [100, 400, 190]
+
+
+def test_windows_lack_resident_memory_where_neither_they_nor_a_reading_have_it():
+    table = samples([10, 20, 30, 40], [1, 1, 1, 1], [2, 2, 2, 2])
+    memory = Resident(PSS, np.array([NAN, 5, NAN, NAN]))
+    assert windows_without(memory, table, resident_readings(table, memory, [])) == 3
+    uses = [use(10, 9, 4, 2), use(20, 9, 5, 2), use(31, 9, 6, 2)]
+    assert windows_without(memory, table, resident_readings(table, memory, uses)) == 1
+
+
+@given(
+    st.lists(st.integers(1, 1000), min_size=1, max_size=12),
+    st.lists(st.integers(1, 12000), max_size=20),
+    st.integers(-5, 5),
+)
+def test_the_mean_of_what_grows_evenly_is_what_it_was_in_the_middle(lengths, times, slope):
+    """Readings at both ends make the mean of a straight line exact, wherever the others are."""
+    ends = np.cumsum(lengths)
+    line = lambda t: 100_000 + slope * t  # noqa: E731
+    more = [use(int(t), int(line(t))) for t in sorted({t for t in times if t < ends[-1]} | {1})]
+    found = rss_readings(samples(ends.tolist(), line(ends)), RSS, more)
+    assert found.start_ns[0] == 0
+    assert found.end_ns[-1] == ends[-1]
+    assert (found.start_ns[1:] == found.end_ns[:-1]).all()
+    mean = np.average(found.bytes, weights=found.lengths_ns)
+    assert abs(mean - line(ends[-1] / 2)) <= 3 * abs(slope), "a time is a whole number"
