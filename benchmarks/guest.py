@@ -24,6 +24,7 @@ def boot(
     seconds: float = 2400,
     scratch: Path | None = None,
     words: str = "",
+    nodes: tuple[str, ...] = (),
 ) -> str:
     """Run a shell script there, as root; returns what the machine said.
 
@@ -37,6 +38,7 @@ def boot(
         seconds: after so many it is given up.
         scratch: the one directory whose files come back; what is written elsewhere is gone with the guest.
         words: of the kernel's command line, in addition.
+        nodes: memory and CPUs of each NUMA node, ``1G,cpus=0``, where there are to be several.
 
     Raises Skip where that cannot be done, and subprocess.TimeoutExpired.
     """
@@ -46,8 +48,9 @@ def boot(
     where.write_text(script)
     machine = ["--disable-kvm", "--force-9p", "--cpus", "2", "--memory", memory, "--verbose", "--cwd", str(ROOT)]
     # Memory that is not used need not be there.
-    promised = f"-object memory-backend-ram,id=promised,size={memory},reserve=off -machine memory-backend=promised"
-    machine += [f"--qemu-opts=-cpu {_PROCESSOR} {promised}"]
+    promised = f" -object memory-backend-ram,id=promised,size={memory},reserve=off -machine memory-backend=promised"
+    machine += [f"--qemu-opts=-cpu {_PROCESSOR}{promised * (not nodes)}"]
+    machine += [word for node in nodes for word in ("--numa", node)]
     machine += ["--rwdir", str(scratch)] if scratch else []
     machine += ["--append", words] if words else []
     # The guest's console comes out on either stream, depending on whether there is a terminal.

@@ -68,7 +68,7 @@ class Tables:
         """Return a table by its name, also one that is not an attribute.
 
         Those are the tables of ``memtui export --to csv``: ``samples`` (the tree and its processes), ``reuse_bursts``,
-        ``call_stacks``, ``gpu_use``, ``memory_use``.
+        ``call_stacks``, ``gpu_use``, ``memory_use``, ``numa_use``.
 
         >>> with memtui.open("run.memtui") as session:
         ...     session.table("samples")

@@ -389,6 +389,25 @@ class MemoryUse:
 
 
 @dataclass(frozen=True, slots=True)
+class NumaUse:
+    """Where some of the touched pages of a process lie, and where its threads run: on one NUMA node, at one moment.
+
+    Attributes:
+        t_ns: when it was read.
+        process: its key.
+        node: number of the node.
+        pages: how many pages of 4 KiB lie there, of those that were chosen at random in the window before.
+        threads: how many threads that ran since the reading before had a CPU of the node last.
+    """
+
+    t_ns: int
+    process: int
+    node: int
+    pages: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLimit:
     """The limit of memory that leaves a program the least, at one moment.
 
@@ -402,6 +421,7 @@ class MemoryLimit:
         stall_cgroup: the cgroup whose tasks the next two count; empty: all tasks of the machine.
         some_stall_ns: how long at least one task waited for memory since the count started (PSI); None: not counted.
         full_stall_ns: how long all tasks that wanted to run waited at once; None: not counted.
+        oom_score_adj: of the program, -1000 to 1000: what the kernel looks at when it kills; None: not read.
     """
 
     t_ns: int
@@ -413,6 +433,7 @@ class MemoryLimit:
     stall_cgroup: str = ""
     some_stall_ns: int | None = None
     full_stall_ns: int | None = None
+    oom_score_adj: int | None = None
 
     @property
     def needed_bytes(self) -> int:
@@ -457,13 +478,14 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """All power readings of one tick, and what was read with them: of GPUs by process, limit and use of memory."""
+    """All power readings of one tick, and what was read with them: of GPUs by process, and of memory."""
 
     readings: tuple[PowerReading, ...] = ()
     gpu_memory: tuple[GpuMemory, ...] = ()
     gpu_use: tuple[GpuUse, ...] = ()
     limits: tuple[MemoryLimit, ...] = ()
     memory_use: tuple[MemoryUse, ...] = ()
+    numa_use: tuple[NumaUse, ...] = ()
 
 
 Message = Hello | Process | VmaTable | Window | Power | Event | End | TracerMessage

@@ -59,7 +59,13 @@ class MemoryLimits:
             total, free, available = (machine[name] * _KIB for name in ("MemTotal", "MemFree", "MemAvailable"))
             limits.append(MemoryLimit(now_ns, "", total, total - free, max(available - free, 0), swap_bytes))
         least = min(limits, key=lambda limit: limit.left_bytes, default=None)
-        return None if least is None else self._with_stalls(least)
+        return None if least is None else replace(self._with_stalls(least), oom_score_adj=self._oom_score_adj())
+
+    def _oom_score_adj(self) -> int | None:
+        try:
+            return int((self._proc / str(self._pid) / "oom_score_adj").read_bytes())
+        except (OSError, ValueError):
+            return None
 
     def _with_stalls(self, limit: MemoryLimit) -> MemoryLimit:
         """Return the limit with how long its tasks waited for memory; version 1 counts that of the machine alone."""

@@ -24,6 +24,7 @@ from memtui.core.samples import (
     MemoryLimit,
     MemoryUse,
     Message,
+    NumaUse,
     Power,
     PowerReading,
     Process,
@@ -35,7 +36,7 @@ from memtui.core.samples import (
 from memtui.core.tracer_messages import AllocationStep, LearningProgress, TensorRanges, TracerMessage, TrainingProgress
 
 MAGIC = b"MTUI"
-PROTOCOL = 16
+PROTOCOL = 17
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
@@ -102,6 +103,7 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
         tuple(GpuUse(**u) for u in d["gpu_use"]),
         tuple(MemoryLimit(**limit) for limit in d["limits"]),
         tuple(MemoryUse(**use) for use in d["memory_use"]),
+        tuple(NumaUse(**use) for use in d["numa_use"]),
     ),
     Event: lambda d, _: Event(**d),
     End: lambda d, _: End(**d),

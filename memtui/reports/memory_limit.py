@@ -11,6 +11,7 @@ from memtui.core.samples import MemoryLimit
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
 
+_NEVER = -1000  # OOM_SCORE_ADJ_MIN
 SPAN_NS = round(LONGEST_S * 1e9)
 
 
@@ -26,6 +27,7 @@ class LimitSummary:
         swap_bytes: how much of it can still be swapped out.
         left_bytes: how much more can be used.
         forecast: when nothing is left; None: use does not grow steadily, or that is too far away.
+        oom_score_adj: of the program; None: not read.
     """
 
     cgroup: str
@@ -35,6 +37,7 @@ class LimitSummary:
     swap_bytes: int
     left_bytes: int
     forecast: Forecast | None
+    oom_score_adj: int | None = None
 
 
 def last_limit(reader: ReportSource) -> LimitSummary | None:
@@ -59,6 +62,7 @@ def limit_summary(limits: list[MemoryLimit]) -> LimitSummary | None:
         last.swap_bytes,
         last.left_bytes,
         forecast_of(limits),
+        last.oom_score_adj,
     )
 
 
@@ -73,7 +77,22 @@ def limit_lines(limit: LimitSummary | None) -> list[str]:
     if limit.forecast is not None:
         growth = rate(limit.forecast.growth_bytes_per_s)
         line += f"; full in about {time_left(limit.forecast)} if use goes on growing by {growth}"
-    return [line]
+    return [f"{line}; {clause}" if (clause := victim_clause(limit)) else line]
+
+
+def victim_clause(limit: LimitSummary) -> str:
+    """Return which process the kernel would rather kill, where the program's ``oom_score_adj`` decides that; else "".
+
+    The kernel kills the largest process under a limit. It adds so many thousandths of the limit to the size of each:
+    https://docs.kernel.org/filesystems/proc.html, "/proc/<pid>/oom_adj & /proc/<pid>/oom_score_adj".
+    """
+    adjustment = limit.oom_score_adj
+    if not adjustment:
+        return ""
+    if adjustment == _NEVER:
+        return f"the kernel kills others in its place (oom_score_adj {_NEVER})"
+    more = f"counts {abs(adjustment) / 10:g} % of the limit {'more' if adjustment > 0 else 'less'} than it has"
+    return f"the kernel {more} when it chooses what to kill (oom_score_adj {adjustment})"
 
 
 def forecast_forms(limit: LimitSummary | None) -> Forms:

@@ -23,6 +23,7 @@ from memtui.core.samples import (
     Host,
     MemoryLimit,
     MemoryUse,
+    NumaUse,
     Options,
     PowerReading,
     Process,
@@ -59,7 +60,9 @@ HARMLESS: dict[type, frozenset[str]] = {
         GpuMemory: "t_ns process gpu_bytes",
         GpuUse: "t_ns process gpus_used",
         MemoryUse: "t_ns processes rss_bytes pss_bytes",
-        MemoryLimit: "t_ns limit_bytes used_bytes reclaimable_bytes swap_bytes some_stall_ns full_stall_ns",
+        NumaUse: "t_ns process node pages threads",
+        MemoryLimit: "t_ns limit_bytes used_bytes reclaimable_bytes swap_bytes some_stall_ns full_stall_ns "
+        "oom_score_adj",
         Event: "t_ns",
         End: "t_ns",
         RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost "

@@ -33,6 +33,7 @@ from memtui.core.samples import (
     Hello,
     MemoryLimit,
     MemoryUse,
+    NumaUse,
     PowerReading,
     Process,
 )
@@ -173,6 +174,9 @@ class RedactedSource:
 
     def memory_use(self, first_ns: int, last_ns: int) -> list[MemoryUse]:
         return [permitted(use) for use in self._source.memory_use(first_ns, last_ns)]
+
+    def numa_use(self, first_ns: int, last_ns: int) -> list[NumaUse]:
+        return [permitted(use) for use in self._source.numa_use(first_ns, last_ns)]
 
     def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]:
         limits = self._source.memory_limits(first_ns, last_ns)

@@ -17,7 +17,18 @@ from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.call_stacks import CallStacks
 from memtui.core.page_set import PageSet
-from memtui.core.samples import End, Event, GpuMemory, GpuUse, Hello, MemoryLimit, MemoryUse, PowerReading, Process
+from memtui.core.samples import (
+    End,
+    Event,
+    GpuMemory,
+    GpuUse,
+    Hello,
+    MemoryLimit,
+    MemoryUse,
+    NumaUse,
+    PowerReading,
+    Process,
+)
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
@@ -90,6 +101,7 @@ class ReportSource(Protocol):
     def gpu_use(self, first_ns: int, last_ns: int) -> list[GpuUse]: ...
     def memory_limits(self, first_ns: int, last_ns: int) -> list[MemoryLimit]: ...
     def memory_use(self, first_ns: int, last_ns: int) -> list[MemoryUse]: ...
+    def numa_use(self, first_ns: int, last_ns: int) -> list[NumaUse]: ...
     def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
     def allocation_steps(self) -> list[RecordedStep]: ...
     def step_trace(self, step: RecordedStep) -> StepTrace: ...
@@ -133,6 +145,7 @@ class Source:
         self.gpu_use = session.devices.gpu_use
         self.memory_limits = session.devices.memory_limits
         self.memory_use = session.devices.memory_use
+        self.numa_use = session.devices.numa_use
         self.events = session.events
         self.allocation_steps = session.allocations.steps
         self.step_trace = session.allocations.trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, MemoryUse, PowerReading
+from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, PowerReading
 from memtui.session.connection import SessionFile
 from memtui.session.schema import TABLES
 
@@ -37,6 +37,11 @@ class DeviceReader:
     def memory_use(self, first_ns: int, last_ns: int) -> list[MemoryUse]:
         """Return the resident memory of the tree in a half-open time range; it is read every two seconds."""
         return self._file.records(MemoryUse, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
+
+    def numa_use(self, first_ns: int, last_ns: int) -> list[NumaUse]:
+        """Return on which nodes touched pages lie, in a half-open time range; none on a machine with one node."""
+        rest = "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns, process, node"
+        return self._file.records(NumaUse, rest, first_ns, last_ns)
 
     def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
         """Return what each process had allocated on GPUs at a moment, by its key; only those measured by then."""

@@ -22,7 +22,7 @@ from memtui.core.text import printable
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
 PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is not a session
-SCHEMA_VERSION = 16
+SCHEMA_VERSION = 17
 _TABLES_SINCE = {  # by format: tables that the format before it lacked
     7: frozenset(("allocation_step", "tensor_ranges")),
     8: frozenset(("training_progress", "allocation_device")),
@@ -40,6 +40,7 @@ _TABLES_SINCE = {  # by format: tables that the format before it lacked
     14: frozenset(("memory_limit",)),
     15: frozenset(("memory_use",)),
     16: frozenset(("vma_private",)),
+    17: frozenset(("numa_use",)),
 }
 SESSION_SUFFIX = ".memtui"  # of the name of a session file
 OLDEST_VERSION = 6  # of those that are read; a file without a table has no data of its kind

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from memtui.core.samples import Event, GpuMemory, GpuUse, MemoryLimit, MemoryUse, PowerReading, Process
+from memtui.core.samples import Event, GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, PowerReading, Process
 from memtui.session.columns import Insertion, columns_of, insertion_into
 from memtui.session.tables.allocations import AllocationDeviceRecord, AllocationStepRecord, AllocatorPeakRecord
 from memtui.session.tables.call_stacks import AllocationStackRecord, CallStackRecord, FrameRecord
@@ -73,6 +73,7 @@ TABLES: dict[type, str] = {
     GpuUse: "gpu_use",
     MemoryLimit: "memory_limit",
     MemoryUse: "memory_use",
+    NumaUse: "numa_use",
     Event: "event",
     AllocationStepRecord: "allocation_step",
     AllocationDeviceRecord: "allocation_device",

@@ -78,12 +78,18 @@ CREATE TABLE memory_limit( -- of the machine ("") or of a cgroup: the one that l
     t_ns INTEGER NOT NULL, cgroup TEXT NOT NULL, limit_bytes INTEGER NOT NULL, used_bytes INTEGER NOT NULL,
     reclaimable_bytes INTEGER NOT NULL, -- page cache in use
     stall_cgroup TEXT NOT NULL, some_stall_ns INTEGER, full_stall_ns INTEGER, -- how long its tasks waited for memory; since 16
+    oom_score_adj INTEGER, -- of the program; NULL: not read; since 17
     swap_bytes INTEGER NOT NULL); -- what swap can take yet
 CREATE INDEX memory_limit_by_time ON memory_limit(t_ns);
 
 CREATE TABLE memory_use( -- of the tree, sums, about every two seconds, between windows, too
     t_ns INTEGER NOT NULL, processes INTEGER NOT NULL, rss_bytes INTEGER NOT NULL, pss_bytes INTEGER);
 CREATE INDEX memory_use_by_time ON memory_use(t_ns);
+
+CREATE TABLE numa_use( -- of touched pages that were chosen at random: how many lie on each NUMA node
+    t_ns INTEGER NOT NULL, process INTEGER NOT NULL, node INTEGER NOT NULL, pages INTEGER NOT NULL,
+    threads INTEGER NOT NULL, -- that ran since the row before, and last on a CPU of the node
+    PRIMARY KEY(process, t_ns, node)) WITHOUT ROWID;
 
 CREATE TABLE event(t_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 CREATE INDEX event_by_time ON event(t_ns);

@@ -45,18 +45,22 @@ class Machine:
     kernel: str
     folder: Path  # of the test, for the script and the console
 
-    def run(self, script: str, *, seconds: float, memory: str = "2G", words: str = "") -> str:
+    def run(
+        self, script: str, *, seconds: float, memory: str = "2G", words: str = "", nodes: tuple[str, ...] = ()
+    ) -> str:
         """Boot, run the script as root and return what came out on the console, once it has run to its end.
 
         ``$SCRATCH`` is the one directory whose files come back; it is ``folder / "scratch"`` here. ``words`` are added
-        to the kernel's command line.
+        to the kernel's command line; ``nodes``: as in ``boot``.
         """
         scratch, console = self.folder / "scratch", self.folder / "console"
         scratch.mkdir()
         # The exit status of the machine is not that of the script, hence the line at its end.
         script = f"export SCRATCH={shlex.quote(str(scratch))}\nbad=0\n{script}\necho guest-status=$bad\n"
         print(f"{self.kernel}: tail -f {console}", flush=True)
-        said = boot(self.kernel, script, console, memory=memory, seconds=seconds, scratch=scratch, words=words)
+        said = boot(
+            self.kernel, script, console, memory=memory, seconds=seconds, scratch=scratch, words=words, nodes=nodes
+        )
         assert "guest-status=0" in said, said[-12000:]
         return said
 

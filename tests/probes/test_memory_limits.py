@@ -113,6 +113,21 @@ def test_how_long_tasks_waited_for_memory(machine):
     assert machine.read().some_stall_ns is None
 
 
+@pytest.mark.parametrize(("text", "adjustment"), [("-1000\n", -1000), ("0\n", 0), ("300\n", 300), ("", None)])
+def test_what_the_kernel_looks_at_when_it_kills(machine, text, adjustment):
+    assert machine.read().oom_score_adj is None, "there is no such file"
+    put(machine.proc / str(PID) / "oom_score_adj", text)
+    assert machine.read().oom_score_adj == adjustment
+
+
+def test_the_adjustment_of_a_real_process():
+    with subprocess.Popen(["sleep", "100"]) as child:
+        Path(f"/proc/{child.pid}/oom_score_adj").write_text("321")
+        read = MemoryLimits(child.pid).read(7)
+        child.kill()
+    assert read.oom_score_adj == 321
+
+
 def test_a_process_that_is_gone_leaves_the_machine(machine):
     (machine.proc / str(PID) / "cgroup").unlink()
     machine.group("job", 300, used=299)

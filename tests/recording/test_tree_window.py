@@ -11,7 +11,7 @@ import pytest
 
 from memtui.core.page_set import PageSet
 from memtui.core.procfs import read_stat
-from memtui.core.samples import Event, Options, Process, Status, VmaTable, Window
+from memtui.core.samples import Event, NumaUse, Options, Process, Status, VmaTable, Window
 from memtui.probes.pages.tracker import PageWindow, TrackerError
 from memtui.probes.window_reader import Lost, Reading
 from memtui.recording.sampler.commands import SamplerConfig, SamplerState
@@ -72,6 +72,24 @@ def watch():
         watch.tree.forget(pid)
     process.kill()
     process.communicate()
+
+
+def test_the_nodes_of_touched_pages_are_given_once(watch, monkeypatch):
+    """This machine may have one node: what is read on one with two is in ``tests/lab``."""
+    asked = []
+
+    def read(pid, process, pages):
+        asked.append((pid, process, pages.page_count))
+        return (NumaUse(len(asked), process, 0, 512, 1),)
+
+    monkeypatch.setattr(watch.windows._numa, "read", read)
+    watch.reads()
+    for _ in range(2):
+        watch.windows.take(INTERVAL_NS)
+    key = watch.tree.processes[watch.pid].process.key
+    assert asked == [(watch.pid, key, 3)] * 2
+    assert watch.windows.numa_use() == (NumaUse(1, key, 0, 512, 1), NumaUse(2, key, 0, 512, 1))
+    assert watch.windows.numa_use() == ()
 
 
 def test_windows_follow_one_another_and_their_mappings_come_first(watch):

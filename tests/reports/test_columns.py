@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from memtui.core.samples import GpuUse, MemoryLimit, MemoryUse, Power, PowerReading
+from memtui.core.samples import GpuUse, MemoryLimit, MemoryUse, NumaUse, Power, PowerReading
 from memtui.core.tracer_messages import LearningProgress, TensorRanges, TrainingProgress
 from memtui.reports.export import export
 from memtui.reports.export.columns import Kind, kind_of
@@ -47,7 +47,13 @@ def rich(tmp_path_factory):
         limit = MemoryLimit(5, "/job", 1 << 30, 1 << 29, 1 << 20, 0, "/job", 12, None)
         use = MemoryUse(6, 2, 9 << 20, 8 << 20)
         reading = PowerReading(7, "GPU 0", "board", "nvml", 312.5, 17.25, 700.0, utilization=0.5)
-        yield Power((reading,), gpu_use=(GpuUse(8, 1, 0.5),), limits=(limit,), memory_use=(use,))
+        yield Power(
+            (reading,),
+            gpu_use=(GpuUse(8, 1, 0.5),),
+            limits=(limit,),
+            memory_use=(use,),
+            numa_use=(NumaUse(8, 1, 0, 500, 2),),
+        )
         yield end
 
     return write_session(tmp_path_factory.mktemp("rich") / "s.memtui", messages())

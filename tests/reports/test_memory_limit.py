@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,15 @@ from memtui.analysis.limit_forecast import forecast_of, time_left
 from memtui.analysis.memory_growth import growth_of
 from memtui.cli.main import main
 from memtui.core.samples import End, MemoryLimit, Power, Process, ProcessWindow, Window
-from memtui.reports.memory_limit import Forecast, LimitSummary, forecast_forms, last_limit, limit_lines, limit_summary
+from memtui.reports.memory_limit import (
+    Forecast,
+    LimitSummary,
+    forecast_forms,
+    last_limit,
+    limit_lines,
+    limit_summary,
+    victim_clause,
+)
 from memtui.reports.redact import open_source
 from memtui.session.session import Session
 from tests.support.sessions import hello, write_session
@@ -145,6 +154,25 @@ def test_lines_of_the_report():
     )
 
 
+@pytest.mark.parametrize(
+    ("adjustment", "clause"),
+    [
+        (None, ""),
+        (0, ""),
+        (-1000, "the kernel kills others in its place (oom_score_adj -1000)"),
+        (
+            -999,
+            "the kernel counts 99.9 % of the limit less than it has when it chooses what to kill (oom_score_adj -999)",
+        ),
+        (300, "the kernel counts 30 % of the limit more than it has when it chooses what to kill (oom_score_adj 300)"),
+    ],
+)
+def test_whether_the_kernel_would_rather_kill_others(adjustment, clause):
+    limit = replace(LIMIT, oom_score_adj=adjustment)
+    assert victim_clause(limit) == clause
+    assert limit_lines(limit)[0].endswith(f"; {clause}" if clause else "MiB/s")
+
+
 def session(path, read: list[MemoryLimit]):
     def stream():
         yield hello()
@@ -174,6 +202,6 @@ def test_a_session_keeps_them_and_report_and_export_have_them(tmp_path, capsys):
     assert shown["forecast"]["full_in_s"] == pytest.approx(102.4, rel=0.05)
     assert main(["export", str(path), "--to", "csv", "-o", str(tmp_path / "out")]) == 0
     rows = (tmp_path / "out/memory_limit.csv").read_text().splitlines()
-    stalls = "stall_cgroup,some_stall_ns,full_stall_ns"
+    stalls = "stall_cgroup,some_stall_ns,full_stall_ns,oom_score_adj"
     assert rows[0] == f"t_ns,cgroup,limit_bytes,used_bytes,reclaimable_bytes,swap_bytes,left_bytes,{stalls}"
     assert len(rows) == 61

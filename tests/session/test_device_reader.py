@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, MemoryUse, Power, PowerReading
+from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, Power, PowerReading
 from memtui.session.device_reader import DeviceReader
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
@@ -19,6 +19,10 @@ S = 10**9
 
 def use(second: int) -> MemoryUse:
     return MemoryUse(second * S, 2, 5 << 20, (3 << 20) + second if second % 2 else None)
+
+
+def node(second: int) -> NumaUse:
+    return NumaUse(second * S, 1, second % 2, 500, 3)
 
 
 def limit(second: int) -> MemoryLimit:
@@ -33,6 +37,7 @@ def power(second: int) -> Power:
         (),
         (limit(second),),
         (use(second),),
+        (node(second),),
     )
 
 
@@ -53,6 +58,7 @@ def test_a_range_has_its_begin_and_not_its_end(reader):
     assert watts == [101, 102]
     assert reader.memory_limits(1 * S, 3 * S) == [limit(1), limit(2)]
     assert reader.memory_use(1 * S, 3 * S) == [use(1), use(2)]
+    assert reader.numa_use(1 * S, 3 * S) == [node(1), node(2)]
     assert [memory.gpu_bytes for memory in reader.gpu_memory(4 * S, 2**62)] == [5 << 20]
     assert reader.gpu_use(0, 2**62) == []
 

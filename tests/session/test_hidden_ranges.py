@@ -101,7 +101,16 @@ def as_of_format_9(path, last_filter: dict[int, str]) -> None:
     """Make of it what the format before would have: the last VMA's filter for all of a row, and no states."""
     file = sqlite3.connect(path)
     gone = ["vma_state", "gpu_use", "allocator_peak", "layer_types", "frame", "call_stack", "allocation_stack"]
-    gone += ["capture", "capture_blocks", "reuse_burst", "resident_set", "memory_limit", "memory_use", "vma_private"]
+    gone += [
+        "capture",
+        "capture_blocks",
+        "reuse_burst",
+        "resident_set",
+        "memory_limit",
+        "memory_use",
+        "vma_private",
+        "numa_use",
+    ]
     file.execute("PRAGMA synchronous=OFF")  # not to wait for the disk at every change of a table
     file.executescript("".join(f"DROP TABLE {table};" for table in gone) + "PRAGMA user_version=9;")
     for table in ("sample", "process_sample", "power"):

@@ -552,7 +552,7 @@ def test_runs_are_the_same_in_parts():
     assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]
 
 
-@pytest.mark.parametrize("version", [15, 14, 13, 12, 11, 10, 9, 8, 7, 6])
+@pytest.mark.parametrize("version", [16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6])
 def test_a_session_of_a_format_before_is_read(version, tmp_path):
     """It lacks tables and columns, and knows nothing of what they are about."""
     path = write_session(tmp_path / "s.memtui", messages(5))
@@ -560,7 +560,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     since |= {8: "progress_device driver_memory learning learning_about", 9: "vma_state", 10: "gpu_use allocator_peak"}
     since |= {11: "layer_types"}
     since |= {12: "frame call_stack allocation_stack capture capture_blocks reuse_burst resident_set"}
-    since |= {13: "memory_limit", 14: "memory_use", 15: "vma_private"}
+    since |= {13: "memory_limit", 14: "memory_use", 15: "vma_private", 16: "numa_use"}
     gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
     columns = [("power", name) for name in (*GPU_COUNTERS, "counters_reason") if version < 11]
@@ -569,6 +569,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     columns += [
         ("memory_limit", name) for name in ("stall_cgroup", "some_stall_ns", "full_stall_ns") if version in (14, 15)
     ]
+    columns += [("memory_limit", "oom_score_adj")] * (version >= 14)
     if version < 10:
         names = ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
         columns += [("sample", name) for name in names]
@@ -626,5 +627,5 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 16\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 17\)"):
         Session(path)

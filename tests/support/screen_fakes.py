@@ -141,6 +141,7 @@ class FakeSession:
             gpu_use_at=self._gpu_use_at,
             memory_limits=lambda first_ns, last_ns: [],
             memory_use=lambda first_ns, last_ns: [],
+            numa_use=lambda first_ns, last_ns: [],
         )
         self.training = SimpleNamespace(
             progress=self._training, devices=self._training_devices, networks=self._trainings, details=None

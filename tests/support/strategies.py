@@ -13,6 +13,7 @@ from memtui.core.samples import (
     GpuUse,
     MemoryLimit,
     MemoryUse,
+    NumaUse,
     Power,
     PowerReading,
     Process,
@@ -85,8 +86,12 @@ WINDOWS = st.builds(
 )
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
 USED = st.builds(GpuUse, NS, NS, st.none() | st.floats(0, 64), TEXT, TEXT)
-LIMITS = st.builds(MemoryLimit, NS, TEXT, BYTES, BYTES, BYTES, BYTES, TEXT, st.none() | NS, st.none() | NS)
+LIMITS = st.builds(
+    MemoryLimit,
+    *(NS, TEXT, BYTES, BYTES, BYTES, BYTES, TEXT, st.none() | NS, st.none() | NS, st.none() | st.integers(-1000, 1000)),
+)
 USES = st.builds(MemoryUse, NS, NS, BYTES, st.none() | BYTES)
+NODES = st.builds(NumaUse, NS, NS, NS, NS, NS)
 HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)
 MESSAGES = st.one_of(
     PROCESSES,
@@ -99,6 +104,7 @@ MESSAGES = st.one_of(
         st.lists(USED, max_size=3).map(tuple),
         st.lists(LIMITS, max_size=1).map(tuple),
         st.lists(USES, max_size=1).map(tuple),
+        st.lists(NODES, max_size=3).map(tuple),
     ),
     st.builds(Event, NS, TEXT, TEXT),
     st.builds(End, NS, TEXT, TEXT),

@@ -116,6 +116,7 @@ class SessionBuilder:
         self._writer.insert(use for use in message.gpu_use if _is_change(use, self._gpu_use))
         self._writer.insert(replace(limit, cgroup=utf8_safe(limit.cgroup)) for limit in message.limits)
         self._writer.insert(message.memory_use)
+        self._writer.insert(message.numa_use)
         if self.limits:
             self.limits.add_memory_limits(message.limits)
 

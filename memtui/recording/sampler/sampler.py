@@ -169,7 +169,8 @@ class Sampler:
         if now_ns >= self._power_due_ns:
             readings = power.read(now_ns)
             gpu = gpu_part(self._tree.processes.values(), power.holders)
-            self._outbox.put(Power(readings, *gpu, self._limits.poll(now_ns), self._windows.memory_use()))
+            limits, windows = self._limits.poll(now_ns), self._windows
+            self._outbox.put(Power(readings, *gpu, limits, windows.memory_use(), windows.numa_use()))
             self._power_due_ns = now_ns + self._clock.power_every_ns
             self._warn(self._oom_kills.new(self._tree.processes))
         window_due_ns = due_ns = max(self._window_due_ns(now_ns), bursts.end_ns)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from memtui.core.samples import MemoryUse, Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
+from memtui.core.samples import MemoryUse, NumaUse, Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.memory_use import MemoryUseProbe
+from memtui.probes.numa import NumaProbe
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pss import PssProbe
@@ -54,6 +55,7 @@ class TreeWindows:
         self._together = together
         self._pss = PssProbe(max_overhead_ppm)
         self._memory_use = MemoryUseProbe(self._pss)
+        self._numa, self._numa_use = NumaProbe(), list[NumaUse]()
         self._disturbance = DisturbanceProbe()
         self._resident_due_ns = 0
         self._parts, self._cuts = WindowParts(), 0  # cuts of the window in progress
@@ -65,6 +67,11 @@ class TreeWindows:
     def memory_use(self) -> tuple[MemoryUse, ...]:
         """Return the resident memory of the tree, where it is due."""
         return self._memory_use.poll(self._tree.processes)
+
+    def numa_use(self) -> tuple[NumaUse, ...]:
+        """Return on which nodes the pages of the last windows lie, what was not returned yet."""
+        uses, self._numa_use = tuple(self._numa_use), []
+        return uses
 
     def close(self) -> None:
         """Release what reads disturbances."""
@@ -106,6 +113,10 @@ class TreeWindows:
         shared, excess_bytes = shared_pages(outcomes)
         each = [self._window_of(*parts) for parts in zip(tracked, wholes, shared, strict=True)]
         windows = [window for window in each if window is not None]
+        self._numa.forget_others(pids)
+        for pid, window in zip(pids, each, strict=True):
+            if window is not None:
+                self._numa_use += self._numa.read(pid, window.process, window.pages)
         self.probes = sum(bool(window.part_lengths_ns) for window in windows)
         cleared = [part for pair in zip(each, wholes, strict=True) for part in _cleared(*pair)]
         budgeted_ns = self._clock.budgeted_ns

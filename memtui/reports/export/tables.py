@@ -234,13 +234,20 @@ def _memory_use(reader: ReportSource) -> Iterator[Row]:
         yield use.t_ns, use.processes, use.rss_bytes, use.pss_bytes
 
 
+def _numa_use(reader: ReportSource) -> Iterator[Row]:
+    """Yield on which NUMA nodes touched pages of each process lie, and where its threads ran."""
+    pids = _pids(reader)
+    for use in reader.numa_use(0, 2**62):
+        yield use.t_ns, pids[use.process], use.node, use.pages, use.threads
+
+
 def _memory_limit(reader: ReportSource) -> Iterator[Row]:
     """Yield the limit of memory that left least, at each moment it was read."""
     for limit in reader.memory_limits(0, 2**62):
         yield (
             *(limit.t_ns, limit.cgroup, limit.limit_bytes, limit.used_bytes),
             *(limit.reclaimable_bytes, limit.swap_bytes, limit.left_bytes),
-            *(limit.stall_cgroup, limit.some_stall_ns, limit.full_stall_ns),
+            *(limit.stall_cgroup, limit.some_stall_ns, limit.full_stall_ns, limit.oom_score_adj),
         )
 
 
@@ -370,10 +377,11 @@ TABLES: dict[str, Table] = {
     "memory_limit": (
         (
             *("t_ns", "cgroup", "limit_bytes", "used_bytes", "reclaimable_bytes", "swap_bytes", "left_bytes"),
-            *("stall_cgroup", "some_stall_ns", "full_stall_ns"),
+            *("stall_cgroup", "some_stall_ns", "full_stall_ns", "oom_score_adj"),
         ),
         _memory_limit,
     ),
     "memory_use": (("t_ns", "processes", "rss_bytes", "pss_bytes"), _memory_use),
+    "numa_use": (("t_ns", "pid", "node", "pages", "threads"), _numa_use),
     "events": (("t_ns", "kind", "text"), _events),
 }

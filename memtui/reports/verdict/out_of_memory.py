@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memtui.analysis.limit_forecast import whose_limit
 from memtui.core.units import size, span
-from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms
+from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms, victim_clause
 from memtui.reports.verdict.recent import Check, Finding, Recent
 
 RULE = "oom"
@@ -35,9 +35,11 @@ def _evidence(limit: LimitSummary) -> tuple[str, ...]:
     forecast = limit.forecast
     if forecast is None:
         return ()
+    victim = victim_clause(limit)
     return (
         f"in use without page cache: {size(limit.needed_bytes)} of {size(limit.limit_bytes)}",
         f"left until the kernel kills: {size(limit.left_bytes)}, of it {size(limit.swap_bytes)} by swapping out",
         f"page cache that the kernel takes back first: {size(limit.reclaimable_bytes)}",
         f"full in {span(forecast.full_in_low_s)} to {span(forecast.full_in_high_s)} (95 %), if growth stays as it is",
+        *([victim] if victim else []),
     )

@@ -9,6 +9,7 @@ from memtui.analysis.memory_sentences import Forms
 from memtui.reports.verdict.huge_pages import huge_pages
 from memtui.reports.verdict.leak import RULE as LEAK
 from memtui.reports.verdict.leak import leak
+from memtui.reports.verdict.numa import numa
 from memtui.reports.verdict.out_of_memory import out_of_memory
 from memtui.reports.verdict.recent import Check, Finding, Recent, RecentSource, UnionCache
 from memtui.reports.verdict.recording_cost import recording_cost
@@ -25,6 +26,7 @@ RULES: tuple[Callable[[Recent], Check], ...] = (
     unsharing,
     untouched,
     recording_cost,
+    numa,
     huge_pages,
 )
 """The rules, what matters most first."""

@@ -78,6 +78,7 @@ class _SessionSource:
     def __init__(self, reader: Session, sample: int) -> None:
         self.hello, self.samples = reader.hello, reader.samples
         self.memory_limits, self.memory_use = reader.devices.memory_limits, reader.devices.memory_use
+        self.numa_use = reader.devices.numa_use
         self.process_samples = reader.processes.samples
         self.vma_rss, self.vma_private = reader.vmas.rss, reader.vmas.private
         self.page_set = reader.pages.page_set

@@ -1,0 +1,170 @@
+"""On which NUMA nodes the touched pages of a process lie, and on which its threads run.
+
+A page of another node costs about 1.5 to 2 times the latency. Where pages lie is asked of some of them, at random,
+by ``move_pages(2)``, which moves nothing where it gets no nodes. On a machine with one node nothing is read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import (
+    BLOCK_BYTES,
+    BLOCK_SHIFT,
+    GIANT_BYTES,
+    GIANT_SHIFT,
+    PAGE_BYTES,
+    PAGE_SHIFT,
+    PAGES_PER_BLOCK,
+)
+from memtui.core.procfs import PROC
+from memtui.core.samples import NumaUse
+
+NODES = Path("/sys/devices/system/node")
+EVERY_NS = 5_000_000_000
+REST = 1000  # times what reading took: at most 0.1 % of a CPU
+SAMPLED = 512  # pages: a share of a half has a standard error of 2.2 %
+_MOVE_PAGES = {"x86_64": 279, "aarch64": 239}.get(platform.machine())
+_UTIME, _STIME, _PROCESSOR = 11, 12, 36  # in /proc/PID/task/TID/stat after the name: proc_pid_stat(5), 14, 15 and 39
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def cpus_of(text: str) -> set[int]:
+    """Return the numbers of a list like ``0-3,8``."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if first:
+            cpus.update(range(int(first), int(last or first) + 1))
+    return cpus
+
+
+def nodes_of_cpus(nodes: Path = NODES) -> dict[int, int]:
+    """Return the node of each CPU; empty where fewer than two nodes have memory."""
+    try:
+        with_memory = cpus_of((nodes / "has_memory").read_text())
+        lists = {node: cpus_of((nodes / f"node{node}" / "cpulist").read_text()) for node in sorted(with_memory)}
+    except (OSError, ValueError):
+        return {}
+    return {cpu: node for node, cpus in lists.items() for cpu in cpus} if len(with_memory) > 1 else {}
+
+
+def random_addresses(pages: PageSet, count: int, random: np.random.Generator) -> NDArray[np.uint64]:
+    """Return addresses of ``count`` pages of 4 KiB, with equal chances; parts of larger pages are among them.
+
+    Returns:
+        u8[count], with repetitions; empty where the set is.
+    """
+    sizes = (np.bitwise_count(pages.bits).sum(axis=1), len(pages.huge), len(pages.giant))
+    weights = np.concatenate(
+        (
+            sizes[0].astype(np.int64),
+            np.full(sizes[1], BLOCK_BYTES // PAGE_BYTES),
+            np.full(sizes[2], GIANT_BYTES // PAGE_BYTES),
+        )
+    )
+    ends = np.cumsum(weights)
+    if not len(ends):
+        return np.empty(0, np.uint64)
+    chosen = random.integers(0, ends[-1], count)
+    index = np.searchsorted(ends, chosen, side="right")
+    rank = chosen - (ends[index] - weights[index])  # which of the pages there
+    in_blocks, in_huge = index < len(pages.blocks), index >= len(pages.blocks)
+    in_giant = index >= len(pages.blocks) + len(pages.huge)
+    addresses = np.zeros(count, np.uint64)
+    rows, ranks = index[in_blocks], rank[in_blocks]
+    bits = np.unpackbits(pages.bits[rows].astype("<u8").view(np.uint8), axis=1, bitorder="little")
+    column = (np.cumsum(bits, axis=1, dtype=np.int64) == (ranks + 1)[:, None]).argmax(axis=1)
+    assert bits.shape[1] == PAGES_PER_BLOCK
+    addresses[in_blocks] = (pages.blocks[rows] << np.uint64(BLOCK_SHIFT)) + (
+        column.astype(np.uint64) << np.uint64(PAGE_SHIFT)
+    )
+    for there, numbers, shift, first in (
+        (in_huge & ~in_giant, pages.huge, BLOCK_SHIFT, len(pages.blocks)),
+        (in_giant, pages.giant, GIANT_SHIFT, len(pages.blocks) + len(pages.huge)),
+    ):
+        starts = numbers[index[there] - first] << np.uint64(shift)
+        addresses[there] = starts + (rank[there].astype(np.uint64) << np.uint64(PAGE_SHIFT))
+    return addresses
+
+
+def nodes_of_pages(pid: int, addresses: NDArray[np.uint64]) -> NDArray[np.int32] | None:
+    """Return the node of the page at each address, i4[n], negative where there is none; None where it is not said."""
+    if _MOVE_PAGES is None:
+        return None
+    where = np.ascontiguousarray(addresses, np.uint64)
+    nodes = np.full(len(where), -1, np.int32)
+    result = _libc.syscall(
+        ctypes.c_long(_MOVE_PAGES),
+        ctypes.c_int(pid),
+        ctypes.c_ulong(len(where)),
+        ctypes.c_void_p(where.ctypes.data),
+        ctypes.c_void_p(None),  # no nodes to move to: it only says where the pages are
+        ctypes.c_void_p(nodes.ctypes.data),
+        ctypes.c_int(0),
+    )
+    return nodes if result == 0 else None
+
+
+class NumaProbe:
+    """Reads the nodes of watched processes now and then."""
+
+    def __init__(self, proc: Path = PROC, nodes: Path = NODES) -> None:
+        """``proc`` and ``nodes``: where the kernel lists processes and nodes."""
+        self._proc, self._node_of = proc, nodes_of_cpus(nodes)
+        self._random = np.random.default_rng()
+        self._due_ns: dict[int, int] = {}
+        self._cpu: dict[int, dict[str, int]] = {}  # by pid and thread: its CPU time when it was read last
+
+    def read(self, pid: int, process: int, pages: PageSet | None) -> tuple[NumaUse, ...]:
+        """Return a row for each node with pages or threads; none where a reading is not due, or nothing is known.
+
+        ``process``: its key. ``pages``: what it touched in the last window.
+        """
+        began_ns = time.monotonic_ns()
+        if not self._node_of or pages is None or began_ns < self._due_ns.get(pid, 0):
+            return ()
+        threads = self._threads(pid)
+        nodes = nodes_of_pages(pid, random_addresses(pages, SAMPLED, self._random))
+        ended_ns = time.monotonic_ns()
+        self._due_ns[pid] = began_ns + max(EVERY_NS, REST * (ended_ns - began_ns))
+        if nodes is None or not (nodes >= 0).any():
+            return ()
+        counts = Counter(nodes[nodes >= 0].tolist())
+        return tuple(NumaUse(ended_ns, process, node, counts[node], threads[node]) for node in sorted(counts | threads))
+
+    def forget_others(self, pids: tuple[int, ...]) -> None:
+        """Drop the processes that are not watched any more."""
+        for table in (self._due_ns, self._cpu):
+            for pid in table.keys() - set(pids):
+                del table[pid]
+
+    def _threads(self, pid: int) -> Counter[int]:
+        """Return how many threads that had a CPU since the last reading had one of each node last."""
+        before, now, threads = self._cpu.get(pid, {}), dict[str, int](), Counter[int]()
+        try:
+            # A Path for each of hundreds of threads takes twice as long.
+            names = os.listdir(f"{self._proc}/{pid}/task")  # noqa: PTH208
+        except OSError:
+            names = []
+        for name in names:
+            try:
+                stat = Path(f"{self._proc}/{pid}/task/{name}/stat").read_bytes()
+                fields = stat.rpartition(b")")[2].split()
+                ticks, cpu = int(fields[_UTIME]) + int(fields[_STIME]), int(fields[_PROCESSOR])
+            except (OSError, IndexError, ValueError):
+                continue  # the thread ended
+            now[name] = ticks
+            if ticks > before.get(name, 0) and cpu in self._node_of:
+                threads[self._node_of[cpu]] += 1
+        self._cpu[pid] = now
+        return threads
