@@ -421,6 +421,7 @@ class MemoryLimit:
         stall_cgroup: the cgroup whose tasks the next two count; empty: all tasks of the machine.
         some_stall_ns: how long at least one task waited for memory since the count started (PSI); None: not counted.
         full_stall_ns: how long all tasks that wanted to run waited at once; None: not counted.
+        refaults: pages read since the count started that had been in memory, and were dropped; None: not counted.
         oom_score_adj: of the program, -1000 to 1000: what the kernel looks at when it kills; None: not read.
     """
 
@@ -433,6 +434,7 @@ class MemoryLimit:
     stall_cgroup: str = ""
     some_stall_ns: int | None = None
     full_stall_ns: int | None = None
+    refaults: int | None = None
     oom_score_adj: int | None = None
 
     @property

@@ -30,6 +30,8 @@ EVERY_NS = 2_000_000_000
 _KIB = 1024
 # Page cache of a cgroup and those below it. Files in memory (tmpfs, shared memory) are in none of these lists.
 _CACHE = {1: ("total_active_file", "total_inactive_file"), 2: ("active_file", "inactive_file")}
+# Since Linux 5.9 by kind of page; of a cgroup of version 1 with those below it where the name starts with "total".
+_REFAULTS = ("workingset_refault_file", "workingset_refault_anon"), ("workingset_refault",)
 _STALLS = re.compile(r"^(some|full) .*total=(\d+)", re.MULTILINE)  # https://docs.kernel.org/accounting/psi.html
 
 
@@ -57,7 +59,9 @@ class MemoryLimits:
         limits = list(self._of_cgroups(now_ns, swap_bytes))
         if machine.keys() >= {"MemTotal", "MemFree", "MemAvailable"}:
             total, free, available = (machine[name] * _KIB for name in ("MemTotal", "MemFree", "MemAvailable"))
-            limits.append(MemoryLimit(now_ns, "", total, total - free, max(available - free, 0), swap_bytes))
+            used = total - free, max(available - free, 0)
+            refaults = _refaults(numbers_of(self._proc / "vmstat"))
+            limits.append(MemoryLimit(now_ns, "", total, *used, swap_bytes, refaults=refaults))
         least = min(limits, key=lambda limit: limit.left_bytes, default=None)
         return None if least is None else replace(self._with_stalls(least), oom_score_adj=self._oom_score_adj())
 
@@ -100,7 +104,8 @@ class MemoryLimits:
             stat = numbers_of(group / "memory.stat")
             cache_bytes = min(sum(stat.get(name, 0) for name in _CACHE[version]), used_bytes)
             name = cgroup_name(group, self._mounts[version])
-            yield MemoryLimit(now_ns, name, limit_bytes, used_bytes, cache_bytes, swap_bytes)
+            refaults = _refaults(stat, "total_" if version == 1 else "")
+            yield MemoryLimit(now_ns, name, limit_bytes, used_bytes, cache_bytes, swap_bytes, refaults=refaults)
 
     def _groups(self) -> list[tuple[int, Path]]:
         """Return (version, folder) of the process's cgroup and those above.
@@ -114,6 +119,14 @@ class MemoryLimits:
         version, group = accounted
         top = self._mounts[version][0]
         return [(version, folder) for folder in (*upwards(group, top), top)]
+
+
+def _refaults(counts: dict[str, int], prefix: str = "") -> int | None:
+    """Return how many pages were read that had been in memory before; None where the kernel does not count them."""
+    for names in _REFAULTS:
+        if counts.keys() >= (wanted := {f"{prefix}{name}" for name in names}):
+            return sum(counts[name] for name in wanted)
+    return None
 
 
 def _swap_bytes(version: int, group: Path, limit_bytes: int | None, used_bytes: int | None) -> int | None:

@@ -78,6 +78,7 @@ CREATE TABLE memory_limit( -- of the machine ("") or of a cgroup: the one that l
     t_ns INTEGER NOT NULL, cgroup TEXT NOT NULL, limit_bytes INTEGER NOT NULL, used_bytes INTEGER NOT NULL,
     reclaimable_bytes INTEGER NOT NULL, -- page cache in use
     stall_cgroup TEXT NOT NULL, some_stall_ns INTEGER, full_stall_ns INTEGER, -- how long its tasks waited for memory; since 16
+    refaults INTEGER, -- pages read under it that had been in memory before; NULL: not counted; since 17
     oom_score_adj INTEGER, -- of the program; NULL: not read; since 17
     swap_bytes INTEGER NOT NULL); -- what swap can take yet
 CREATE INDEX memory_limit_by_time ON memory_limit(t_ns);

@@ -113,6 +113,21 @@ def test_how_long_tasks_waited_for_memory(machine):
     assert machine.read().some_stall_ns is None
 
 
+def test_pages_that_were_read_again_are_counted(machine):
+    assert machine.read().refaults is None, "this kernel does not count them"
+    put(machine.proc / "vmstat", "nr_free_pages 5\nworkingset_refault_anon 4\nworkingset_refault_file 30\n")
+    assert machine.read().refaults == 34
+    put(machine.proc / "vmstat", "workingset_refault 7\nworkingset_activate 3\n")  # before Linux 5.9
+    assert machine.read().refaults == 7
+    machine.group("job", 300, used=250)
+    assert machine.read().refaults is None
+    stat = machine.top / "job/memory.stat"
+    total = "total_" * (machine.version == 1)
+    counts = f"{total}workingset_refault_anon 2\n{total}workingset_refault_file 20\n"
+    put(stat, stat.read_text() + "workingset_refault_file 1\n" * (machine.version == 1) + counts)
+    assert machine.read().refaults == 22
+
+
 @pytest.mark.parametrize(("text", "adjustment"), [("-1000\n", -1000), ("0\n", 0), ("300\n", 300), ("", None)])
 def test_what_the_kernel_looks_at_when_it_kills(machine, text, adjustment):
     assert machine.read().oom_score_adj is None, "there is no such file"

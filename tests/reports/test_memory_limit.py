@@ -202,6 +202,6 @@ def test_a_session_keeps_them_and_report_and_export_have_them(tmp_path, capsys):
     assert shown["forecast"]["full_in_s"] == pytest.approx(102.4, rel=0.05)
     assert main(["export", str(path), "--to", "csv", "-o", str(tmp_path / "out")]) == 0
     rows = (tmp_path / "out/memory_limit.csv").read_text().splitlines()
-    stalls = "stall_cgroup,some_stall_ns,full_stall_ns,oom_score_adj"
+    stalls = "stall_cgroup,some_stall_ns,full_stall_ns,refaults,oom_score_adj"
     assert rows[0] == f"t_ns,cgroup,limit_bytes,used_bytes,reclaimable_bytes,swap_bytes,left_bytes,{stalls}"
     assert len(rows) == 61

@@ -19,6 +19,7 @@ from memtui.reports.source import Source
 from memtui.reports.verdict import (
     huge_pages,
     leak,
+    numa,
     out_of_memory,
     recording_cost,
     swap,
@@ -344,6 +345,35 @@ def test_thrashing_needs_faults_and_full_memory(tmp_path):
     assert not checks_of(session_of(tmp_path / "c.memtui", steady, faults=lambda n: 400 * n))["thrashing"].measured
 
 
+@pytest.mark.parametrize(("again", "found"), [(None, True), (49, False), (50, True), (4000, True)])
+def test_pages_that_are_read_for_the_first_time_are_no_thrashing(again, found, tmp_path):
+    """Memory is full of page cache that nobody wants again."""
+
+    def limit(n: int) -> MemoryLimit:
+        return replace(full(n), refaults=None if again is None else 10**6 + again * n)
+
+    path = session_of(tmp_path / "s.memtui", steady, faults=lambda n: 400 * n, limit=limit)
+    check = checks_of(path)["thrashing"]
+    assert check.measured
+    assert (check.finding is not None) is found
+    if not found:
+        assert check.looked_at.endswith(
+            "; pages read again that had been dropped: 49 a second: they are read for the first time"
+        )
+    elif again is not None:
+        assert f"pages read again that had been dropped: {again:,} a second" in check.finding.evidence
+
+
+def test_the_count_of_another_limit_is_left_out(tmp_path):
+    def limit(n: int) -> MemoryLimit:
+        """The machine's until the 30th second, whose count is larger."""
+        return replace(full(n), cgroup="" if n < 30 else "/job", refaults=10**9 + n if n < 30 else 100 * n)
+
+    path = session_of(tmp_path / "s.memtui", steady, faults=lambda n: 400 * n, limit=limit)
+    evidence = checks_of(path)["thrashing"].finding.evidence
+    assert "pages read again that had been dropped: 100 a second" in evidence
+
+
 def test_thrashing_says_how_long_tasks_waited(tmp_path):
     def waiting(n: int) -> MemoryLimit:
         """The machine's until the 30th second, and then a fifth of the time all tasks of the cgroup."""
@@ -482,6 +512,7 @@ def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
         "unsharing",
         "untouched",
         "cost",
+        "numa",
         "huge-pages",
     ]
     assert all(check["finding"] is None for check in verdict["checks"])
@@ -533,7 +564,7 @@ def test_only_the_last_ten_minutes_count(tmp_path):
 
 def test_the_guide_lists_every_rule_and_its_thresholds():
     guide = (ROOT / "docs/guide/verdicts.md").read_text()
-    modules = (out_of_memory, thrashing, swap, leak, unsharing, untouched, recording_cost, huge_pages)
+    modules = (out_of_memory, thrashing, swap, leak, unsharing, untouched, recording_cost, numa, huge_pages)
     assert len(modules) == len(RULES)
     for module in modules:
         assert f"`{module.RULE}`" in guide
@@ -549,6 +580,7 @@ def test_the_guide_lists_every_rule_and_its_thresholds():
         "half of what major faults read",
         f"{recording_cost.MOST_TIMES} times",
         f"{huge_pages.LEAST_BYTES >> 20} MiB of them",
+        f"and {numa.LEAST_BYTES >> 20} MiB or more",
         f"{memory_growth.LONGEST_S / 60:.0f} minutes",
         f"{memory_growth.SHORTEST_S:.0f} s",
     ):

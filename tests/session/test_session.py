@@ -569,7 +569,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     columns += [
         ("memory_limit", name) for name in ("stall_cgroup", "some_stall_ns", "full_stall_ns") if version in (14, 15)
     ]
-    columns += [("memory_limit", "oom_score_adj")] * (version >= 14)
+    columns += [("memory_limit", name) for name in ("refaults", "oom_score_adj") if version >= 14]
     if version < 10:
         names = ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
         columns += [("sample", name) for name in names]

@@ -88,7 +88,8 @@ READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0
 USED = st.builds(GpuUse, NS, NS, st.none() | st.floats(0, 64), TEXT, TEXT)
 LIMITS = st.builds(
     MemoryLimit,
-    *(NS, TEXT, BYTES, BYTES, BYTES, BYTES, TEXT, st.none() | NS, st.none() | NS, st.none() | st.integers(-1000, 1000)),
+    *(NS, TEXT, BYTES, BYTES, BYTES, BYTES, TEXT, st.none() | NS, st.none() | NS),
+    *(st.none() | NS, st.none() | st.integers(-1000, 1000)),
 )
 USES = st.builds(MemoryUse, NS, NS, BYTES, st.none() | BYTES)
 NODES = st.builds(NumaUse, NS, NS, NS, NS, NS)

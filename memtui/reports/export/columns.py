@@ -22,7 +22,7 @@ _INTEGERS = frozenset(
     (  # noqa: SIM905
         "sample pid minor_faults major_faults gaps start end first_sample last_sample count bursts touches step stack "
         "parent line iteration epoch windows processes parent_pid generation start_ticks node pages threads "
-        "oom_score_adj"
+        "refaults oom_score_adj"
     ).split()
 )
 

@@ -247,7 +247,8 @@ def _memory_limit(reader: ReportSource) -> Iterator[Row]:
         yield (
             *(limit.t_ns, limit.cgroup, limit.limit_bytes, limit.used_bytes),
             *(limit.reclaimable_bytes, limit.swap_bytes, limit.left_bytes),
-            *(limit.stall_cgroup, limit.some_stall_ns, limit.full_stall_ns, limit.oom_score_adj),
+            *(limit.stall_cgroup, limit.some_stall_ns, limit.full_stall_ns),
+            *(limit.refaults, limit.oom_score_adj),
         )
 
 
@@ -377,7 +378,7 @@ TABLES: dict[str, Table] = {
     "memory_limit": (
         (
             *("t_ns", "cgroup", "limit_bytes", "used_bytes", "reclaimable_bytes", "swap_bytes", "left_bytes"),
-            *("stall_cgroup", "some_stall_ns", "full_stall_ns", "oom_score_adj"),
+            *("stall_cgroup", "some_stall_ns", "full_stall_ns", "refaults", "oom_score_adj"),
         ),
         _memory_limit,
     ),

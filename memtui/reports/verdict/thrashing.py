@@ -36,6 +36,9 @@ def thrashing(recent: Recent) -> Check:
         return Check(RULE, f"{what}; the limit of memory is not known", measured=False)
     if not is_full(limit):
         return Check(RULE, f"{what}, with memory left: they are read for the first time, or come back from swap")
+    again_per_s = _refaults_per_s(recent)
+    if again_per_s is not None and again_per_s < FAULTS_PER_S:
+        return Check(RULE, f"{what}; {_again(again_per_s)}: they are read for the first time")
     start = f"It reads {rate_per_s:,.0f} pages a second from disk or swap, because {whose_limit(limit.cgroup)} is full"
     return Check(
         RULE,
@@ -48,6 +51,7 @@ def thrashing(recent: Recent) -> Check:
             (
                 f"major faults a second, by window: {rates.min():.0f} to {rates.max():.0f}",
                 f"page cache: {size(limit.reclaimable_bytes)}; what can be used still: {size(limit.left_bytes)}",
+                *([_again(again_per_s)] if again_per_s is not None else []),
                 *([waits] if waits else []),
             ),
         ),
@@ -57,6 +61,23 @@ def thrashing(recent: Recent) -> Check:
 def is_full(limit: LimitSummary) -> bool:
     """Return whether what is in use and page cache together reach a limit of memory."""
     return limit.needed_bytes + limit.reclaimable_bytes >= FULL_SHARE * limit.limit_bytes
+
+
+def _again(pages_per_s: float) -> str:
+    return f"pages read again that had been dropped: {pages_per_s:,.0f} a second"
+
+
+def _refaults_per_s(recent: Recent) -> float | None:
+    """Return how many pages a second were read in the last minute that had been in memory; None: not counted."""
+    counted = [limit for limit in recent.limits if limit.refaults is not None]
+    counted = [
+        limit
+        for limit in counted
+        if limit.cgroup == counted[-1].cgroup and limit.t_ns >= counted[-1].t_ns - LOOKED_S * 1e9
+    ]
+    if len(counted) < 2 or counted[0].refaults is None or counted[-1].refaults is None:
+        return None
+    return max(counted[-1].refaults - counted[0].refaults, 0) / (counted[-1].t_ns - counted[0].t_ns) * 1e9
 
 
 def _waits(recent: Recent) -> str:
