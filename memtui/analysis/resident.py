@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.fast_numpy import median
-from memtui.core.samples import Process
+from memtui.core.samples import MemoryUse, Process
 
 RSS, PSS, SUM_OF_RSS = "RSS", "PSS", "sum of RSS"
 SEVERAL_TIMES = "shared pages counted several times"
@@ -77,9 +77,16 @@ def is_comparable(wss_bytes: NDArray[np.float64], resident_bytes: NDArray[np.flo
     return both & (wss_bytes <= resident_bytes) if kind == PSS else both
 
 
-def resident(samples: Any, processes: Sequence[Process]) -> Resident:
-    """Return the resident memory of a session, from its table of samples; ``processes``: all that it recorded."""
+def resident(samples: Any, processes: Sequence[Process], uses: Sequence[MemoryUse] = ()) -> Resident:
+    """Return the resident memory of a session, from its table of samples.
+
+    ``processes``: all that it recorded. ``uses``: readings between windows, which see children that began and ended
+    between two windows.
+    """
     kind = ResidentKind().of(samples, processes)
+    of_several = [use for use in uses if use.processes > 1]
+    if kind != PSS and of_several:
+        kind = PSS if any(use.pss_bytes is not None for use in of_several) else SUM_OF_RSS
     return Resident(kind, resident_bytes(samples, kind))
 
 

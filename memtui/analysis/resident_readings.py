@@ -1,7 +1,7 @@
 """Resident memory over time: what windows measured at their ends, and the readings between them.
 
 Windows may be half a minute apart. What a program allocates and frees between two of them is seen in the readings of
-the whole tree every two seconds alone.
+the whole tree, some times a second, alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.resident import PSS, RSS, Resident
+from memtui.analysis.resident import PSS, Resident
 from memtui.core.samples import MemoryUse
 
 
@@ -39,17 +39,9 @@ class Readings:
         return self.end_ns - self.start_ns
 
 
-def rss_readings(samples: Any, name: str, uses: Sequence[MemoryUse]) -> Readings:
-    """Return the RSS, or the sum of those of several processes, of a table of samples and of ``uses``.
-
-    ``name``: the figure for resident memory, ``Resident.name``. Of a process that was alone in all windows, readings
-    of several are left out: a child that was forked and ended meanwhile maps what its parent does.
-    """
-    return _with_more(
-        samples,
-        samples.rss_bytes[:],
-        [(use.t_ns, use.rss_bytes) for use in uses if name != RSS or use.processes == 1],
-    )
+def rss_readings(samples: Any, uses: Sequence[MemoryUse]) -> Readings:
+    """Return the RSS, or the sum of those of several processes, of a table of samples and of ``uses``."""
+    return _with_more(samples, samples.rss_bytes[:], [(use.t_ns, use.rss_bytes) for use in uses])
 
 
 def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse]) -> Readings:
@@ -59,7 +51,7 @@ def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse
     that is known, else in the first window that has it.
     """
     if resident.name != PSS:
-        return rss_readings(samples, resident.name, uses)
+        return rss_readings(samples, uses)
     of_several = [(use.t_ns, use.pss_bytes) for use in uses if use.processes > 1 and use.pss_bytes is not None]
     of_one = [(use.t_ns, use.rss_bytes) for use in uses if use.processes == 1]
     values = resident.bytes

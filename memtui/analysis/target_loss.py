@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.samples import End
+
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LastPart:
+    """The time of a recording after its last window, in which nothing else was paused or read.
+
+    Attributes:
+        length_ns: of that time.
+        lost_ns: what the program lost in it, as it set again the accessed bits that the last window cleared.
+        cpu_ns: CPU time of sampler and recorder in it; None: not known.
+    """
+
+    length_ns: int = 0
+    lost_ns: float = 0.0
+    cpu_ns: float | None = 0.0
+
+
+def last_part(samples: Any, end: End | None) -> LastPart:
+    """Return the time after the last of ``samples`` until the ``end``; nothing where the recording goes on.
+
+    The bits that are set again are taken to be as many as in the last window, or a part of them in less time.
+    """
+    length_ns = 0 if end is None else max(end.t_ns - int(samples.end_ns[-1]), 0)
+    if end is None or not length_ns:
+        return LastPart()
+    again_ns, whole_ns = float(samples.set_again_ns[-1]), int(samples.end_ns[-1] - samples.start_ns[-1])
+    lost_ns = 0.0 if np.isnan(again_ns) or not whole_ns else again_ns * min(length_ns / whole_ns, 1.0)
+    cpu_ns = None
+    if end.sampler_cpu_ns is not None and end.recorder_cpu_ns is not None:
+        before_ns = int(samples.sampler_cpu_ns[-1]) + int(samples.recorder_cpu_ns[-1])
+        cpu_ns = max(float(end.sampler_cpu_ns + end.recorder_cpu_ns - before_ns), 0.0)
+    return LastPart(length_ns, lost_ns, cpu_ns)
 
 
 def recent_loss(lost_ns: Floats, end_ns: NDArray[np.int64], next_ns: float) -> float | None:

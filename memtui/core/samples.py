@@ -463,12 +463,14 @@ class End:
 
     ``kind``: "target exited", "stopped", "duration", "error"; the recorder adds "interrupted" and those of
     ``memtui.recording.recorder.limits``. ``text``: details; for "target exited", how it ended, where that is known:
-    "killed by SIGKILL".
+    "killed by SIGKILL". ``sampler_cpu_ns``, ``recorder_cpu_ns``: their CPU time until then; None in old sessions.
     """
 
     t_ns: int
     kind: str
     text: str = ""
+    sampler_cpu_ns: int | None = None
+    recorder_cpu_ns: int | None = None
 
     @property
     def description(self) -> str:

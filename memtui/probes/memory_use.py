@@ -1,16 +1,16 @@
-"""Resident memory of a process tree every two seconds, however long its windows are: what grows is seen in time."""
+"""Resident memory of a process tree some times a second, however long its windows are: what grows is seen in time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from memtui.core.procfs import PROC, rss_bytes_of
 from memtui.core.samples import MemoryUse
 from memtui.probes.pss import PssProbe
 
-EVERY_NS = 2_000_000_000
+EVERY_NS = 500_000_000
 REST = 1000  # times what reading took: at most 0.1 % of a CPU, of a tree of thousands of processes, too
 
 
@@ -23,20 +23,25 @@ class MemoryUseProbe:
         self._due_ns = 0
         self._pss_ns = 0  # when the PSS was read that was given last
 
-    def poll(self, pids: Iterable[int]) -> tuple[MemoryUse, ...]:
-        """Return the sums over some processes; nothing where a reading is not due, or a process may not be read."""
+    def poll(self, pids: Iterable[int], others: Callable[[], Iterable[int]] = tuple) -> tuple[MemoryUse, ...]:
+        """Return the sums over some processes; nothing where a reading is not due, or one of ``pids`` may not be read.
+
+        ``others``: returns more of them, which count as long as they can be read: children that began a moment ago.
+        """
         began_ns = time.monotonic_ns()
         if began_ns < self._due_ns:
             return ()
-        wanted = list(pids)
-        sizes = [self._rss_bytes(pid) for pid in wanted]
+        watched = list(pids)
+        sizes = [self._rss_bytes(pid) for pid in watched]
+        more = {pid: size for pid in others() if (size := self._rss_bytes(pid))}  # 0: it has ended
         ended_ns = time.monotonic_ns()
         self._due_ns = began_ns + max(EVERY_NS, REST * (ended_ns - began_ns))
         read = [size for size in sizes if size is not None]
-        if not read or len(read) < len(wanted):
+        if not read or len(read) < len(watched):
             return ()
-        self._pss.poll(wanted)
-        return (MemoryUse(ended_ns, len(wanted), sum(read), self._new_pss_bytes(wanted)),)
+        rss_bytes = sum(read) + sum(more.values())
+        self._pss.poll(watched, more, rss_bytes)
+        return (MemoryUse(ended_ns, len(watched) + len(more), rss_bytes, self._new_pss_bytes([*watched, *more])),)
 
     def _rss_bytes(self, pid: int) -> int | None:
         """Return the RSS; None where the process ended, or may not be read."""

@@ -41,7 +41,7 @@ class ProcessTree:
         new: list[Process] = []
         zombies: dict[_Id, int] = {}
         reaped: dict[int, int] = {}
-        for pid in self._pids():
+        for pid in self.pids():
             try:
                 stat = read_stat(pid, self._proc)
                 process = self._processes.get(pid)
@@ -100,7 +100,8 @@ class ProcessTree:
         key, self._next_key = self._next_key, self._next_key + 1
         return replace(process, key=key)
 
-    def _pids(self) -> Iterator[int]:
+    def pids(self) -> Iterator[int]:
+        """Yield the root and its descendants of this moment, those too that ended and were not reaped."""
         pending = [self._root]
         while pending:
             pid = pending.pop(0)

@@ -26,6 +26,7 @@ LONGEST_NS = 250_000_000  # of reading one process, whose mappings are locked me
 USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
 EARLY_RESTS, EARLY_REST = 2, 100  # the count of shorter rests at the start; each is this many times a reading, ...
 EARLY_NS = 15_000_000_000  # ... and this at least, unless the usual rest is shorter
+SOON_REST = 250  # times a reading, after the RSS of all processes has changed: a short child, or a burst
 CHANGED_BYTES = 32 << 20  # a change of private memory by this much has it read by mapping
 RSS_CHANGE = 0.25  # of the RSS, and more than these bytes: sizes that were read before it are not those of now
 _MOST_TEXT_BYTES = 4 << 20  # of smaps, about 5,000 mappings: longer texts are not parsed
@@ -64,10 +65,14 @@ class Rollup:
         """Return this reading for a process that has so much RSS now; without sizes where that is much more or less."""
         if self.rss_bytes is None or rss_bytes is None:
             return self
-        if abs(rss_bytes - self.rss_bytes) <= max(RSS_CHANGE * self.rss_bytes, CHANGED_BYTES):
+        if not _differ(rss_bytes, self.rss_bytes):
             return self
         reason = f"read when its RSS was {size(self.rss_bytes)}"
         return Rollup(None, None, reason, swap_bytes=self.swap_bytes, private_by_vma=self.private_by_vma)
+
+
+def _differ(rss_bytes: int, before_bytes: int) -> bool:
+    return abs(rss_bytes - before_bytes) > max(RSS_CHANGE * before_bytes, CHANGED_BYTES)
 
 
 class PssProbe:
@@ -91,19 +96,27 @@ class PssProbe:
         # Private bytes of a process when they were last read by mapping, and by mapping; None: the first reading.
         self._mapped: dict[int, tuple[int, VmaSizes | None]] = {}
         self._ns_per_byte = USUAL_NS_PER_BYTE
+        self._watched: set[int] = set()  # at the last call
+        self._rss_bytes, self._soon_ns = 0, 0  # of all processes at the last reading; when it may be read again soonest
 
-    def poll(self, pids: Iterable[int]) -> None:
-        """Read all processes if a reading is due. Of a single process the RSS is its PSS: only its swap is read."""
-        wanted = list(pids)
+    def poll(self, pids: Iterable[int], others: Iterable[int] = (), rss_bytes: int | None = None) -> None:
+        """Read all processes if a reading is due. Of a single process the RSS is its PSS: only its swap is read.
+
+        ``others``: more processes, which may end at any time. ``rss_bytes``: the RSS of all of them, where it is known.
+        """
+        watched = list(pids)
+        wanted = [*watched, *others]
         if len(wanted) < 2:
             self._readings, self._mapped = {}, {}
             self._read_swap(wanted)
             return
         self._alone = {}
-        if self._readings and self._readings.keys() != set(wanted):
+        if self._readings and self._watched != set(watched):
             self._readings = {pid: Rollup(None, None, CHANGED) for pid in wanted}
+        self._watched = set(watched)
         began_ns = time.monotonic_ns()
-        if began_ns < self._due_ns:
+        changed = rss_bytes is not None and _differ(rss_bytes, self._rss_bytes)
+        if began_ns < (self._soon_ns if changed else self._due_ns):
             return
         results = {pid: self._read(pid) for pid in wanted}
         ended_ns = time.monotonic_ns()
@@ -116,6 +129,9 @@ class PssProbe:
             self._early -= 1
             rest_ns = min(rest_ns, max(EARLY_NS, EARLY_REST * (ended_ns - began_ns)))
         self._due_ns = ended_ns + max(LEAST_APART_NS, rest_ns)
+        self._rss_bytes = sum(result.rss_bytes or 0 for result in results.values())
+        soon_ns = SOON_REST * (ended_ns - began_ns)
+        self._soon_ns = min(self._due_ns, ended_ns + max(LEAST_APART_NS, soon_ns))
 
     def of(self, pid: int) -> Rollup:
         """Return the last reading of a process; without bytes and reason where the process is alone."""

@@ -252,11 +252,15 @@ def resident_lines(rss: SizeSummary, pss: SizeSummary, name: str) -> list[str]:
     return [f"resident     PSS: {size_clause(pss)}", f"{SUM_OF_RSS:<12} {sum_of_rss}"]
 
 
-def released_lines(released: ReleasedSummary, wss: SizeSummary) -> list[str]:
-    """Return the line of released memory, where it may be a notable part of the working set."""
+def released_lines(released: ReleasedSummary, wss: SizeSummary, *, several: bool) -> list[str]:
+    """Return the line of released memory, where it may be a notable part of the working set.
+
+    ``several``: there are several processes. Copies of pages that they shared cannot be told from released memory.
+    """
     if released.mean is None or wss.mean is None or released.mean < NOTABLE_RELEASED * wss.mean:
         return []
     return [
         f"given back   in a window at most {size(released.mean)} (mean) and {size(released.max)} (max), or "
         f"{size(released.per_s)}/s: pages that were touched and given back in one window are not in its working set"
+        f"{' (copies of pages that processes shared count here, too)' * several}"
     ]

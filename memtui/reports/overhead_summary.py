@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memtui.analysis.overhead_budget import allowed, seconds
-from memtui.analysis.target_loss import budget_cost, lost_fraction
+from memtui.analysis.target_loss import budget_cost, last_part, lost_fraction
 from memtui.core.units import about_percent, percent
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.source import ReportSource
@@ -56,19 +56,26 @@ class Overhead:
 
 
 def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhead:
-    """Return the cost of recording. ``span_ns``: from the start of the first window to the end of the last."""
+    """Return the cost of recording, until its end: a window that had not ended pays for those before it.
+
+    ``span_ns``: from the start of the first window to the end of the last.
+    """
     samples = reader.samples
     if len(samples) < 2 or span_ns <= 0:
         absent = Overhead(None, None, None, None, None, "fewer than two samples", None)
         return replace(absent, budget=_budget(reader, absent))
     paused = samples.paused_ns[~np.isnan(samples.paused_ns)]
     cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
+    after = last_part(samples, reader.end)
+    span_ns += after.length_ns
+    apart_ns = float(samples.end_ns[-1] - samples.end_ns[0]) + (after.length_ns if after.cpu_ns is not None else 0)
+    lost = lost_fraction(samples.lost_ns[:], span_ns)
     cost = Overhead(
         paused_fraction=float(paused.sum() / span_ns) if len(paused) else None,
         paused_median_s=float(np.median(paused) / SECOND_NS) if len(paused) else None,
         paused_max_s=_longest_pause_s(rows),
-        lost_fraction=lost_fraction(samples.lost_ns[:], span_ns),
-        self_cpu_fraction=float(cpu_ns[-1] - cpu_ns[0]) / float(samples.end_ns[-1] - samples.end_ns[0]),
+        lost_fraction=None if lost is None else lost + after.lost_ns / span_ns,
+        self_cpu_fraction=(float(cpu_ns[-1] - cpu_ns[0]) + (after.cpu_ns or 0.0)) / apart_ns,
         reason="",
         budget=None,
     )

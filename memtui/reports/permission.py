@@ -64,7 +64,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         MemoryLimit: "t_ns limit_bytes used_bytes reclaimable_bytes swap_bytes some_stall_ns full_stall_ns "
         "refaults oom_score_adj",
         Event: "t_ns",
-        End: "t_ns",
+        End: "t_ns sampler_cpu_ns recorder_cpu_ns",
         RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost "
         "allocated_peak_bytes reserved_peak_bytes",
         Frame: "",

@@ -23,6 +23,7 @@ from memtui.session.vma_row import VmaRow
 LAST_NS = 300_000_000_000
 LEAST_BYTES, LEAST_SHARE = 1 << 20, 0.05  # of a growth that is told, and its share of the whole
 MOST_RANGES = 3
+NOTABLE_SHARE = 0.1  # of the time: without a window at the end
 ANONYMOUS = "anonymous memory"
 _GOOD = ("", "exited")  # ends without a signal and with code 0, and those of which nothing is known
 
@@ -57,9 +58,10 @@ class PostMortem:
     """Memory of the last minutes of a program that was killed, or that ended with a code other than 0.
 
     Attributes:
-        over_s: time between the two moments that are compared.
-        first_bytes, last_bytes: resident bytes of all mappings at the first and at the last of them.
-        grown: what grew most, by mapping.
+        over_s: time from the first of the two moments that are compared until the end of the program.
+        first_bytes, last_bytes: resident bytes at the first and at the last moment at which they were read.
+        grown: what grew most, by mapping, until the end of the last window.
+        grown_until_s: time from then until the end of the program.
         tensors: what grew most, by category of tensor; empty where nothing was traced.
     """
 
@@ -68,6 +70,7 @@ class PostMortem:
     last_bytes: int
     grown: tuple[GrownMemory, ...]
     tensors: tuple[GrownTensors, ...]
+    grown_until_s: float
 
 
 def post_mortem(reader: ReportSource) -> PostMortem | None:
@@ -85,12 +88,15 @@ def post_mortem(reader: ReportSource) -> PostMortem | None:
     first, last = (reader.vma_rss(int(samples.sample[n])) for n in (index, -1))
     if not first or not last:
         return None
+    ended_ns = max(end.t_ns, last_ns)
+    later = [use.rss_bytes for use in reader.memory_use(last_ns, ended_ns) if use.rss_bytes]  # 0: it is ending
     return PostMortem(
-        over_s=(last_ns - int(ends_ns[index])) / 1e9,
+        over_s=(ended_ns - int(ends_ns[index])) / 1e9,
         first_bytes=sum(first.values()),
-        last_bytes=sum(last.values()),
+        last_bytes=later[-1] if later else sum(last.values()),
         grown=grown_memory(reader.vma_rows(), first, last),
         tensors=grown_tensors(reader, int(samples.start_ns[index]), last_ns),
+        grown_until_s=(ended_ns - last_ns) / 1e9,
     )
 
 
@@ -107,10 +113,15 @@ def growth_sentence(growth: PostMortem) -> str:
     several = len({part.pid for part in growth.grown}) > 1
     parts = [f"{part.name}{f' of pid {part.pid}' * several} by {size(part.grown_bytes)}" for part in growth.grown]
     parts += [f"tensors ({part.category}) by {size(part.grown_bytes)}" for part in growth.tensors]
-    return (
+    sentence = (
         f"in its last {duration(growth.over_s)} resident memory went from {size(growth.first_bytes)} to "
-        f"{size(growth.last_bytes)}: {', '.join(parts)}"
+        f"{size(growth.last_bytes)}"
     )
+    if not parts:
+        return sentence
+    until = f" until {duration(growth.grown_until_s)} before its end"
+    is_notable = growth.grown_until_s > NOTABLE_SHARE * growth.over_s
+    return f"{sentence}: {', '.join(parts)}{until * is_notable}"
 
 
 def last_line(path: Path) -> str:

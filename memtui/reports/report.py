@@ -239,10 +239,11 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     start_ns, end_ns = _span(reader)
     rows = reader.process_samples(0, samples.newest) if len(samples) else []
     power_readings = reader.power(0, 2**62)
-    resident_memory, uses = resident(samples, reader.processes()), reader.memory_use(0, 2**62)
+    uses = reader.memory_use(0, 2**62)
+    resident_memory = resident(samples, reader.processes(), uses)
     readings = resident_readings(samples, resident_memory, uses)
     lost = windows_without(resident_memory, samples, readings)
-    rss = memory.resident_set(rss_readings(samples, resident_memory.name, uses), resident_memory.name)
+    rss = memory.resident_set(rss_readings(samples, uses), resident_memory.name)
     has_wss = np.isfinite(samples.wss_bytes)
     by_interval = groups(
         samples.intervals_ns(), samples.end_ns - samples.start_ns, has_wss, exact=not samples.has_budget
@@ -277,7 +278,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         touched_fraction=memory.touched_of_resident(np.where(alike, samples.wss_bytes, np.nan), resident_memory),
         given_back_bytes=memory.released_memory(rows, alike_samples),
         reuse=reuse_summary(reader, working_set),
-        budgeted_s=intervals_s(samples.intervals_ns(), 0) if budgeted else None,
+        budgeted_s=intervals_s(_budgeted_ns(reader), 0) if budgeted else None,
         overhead=overhead_of(reader, rows, end_ns - start_ns),
         power=power_summaries(power_readings),
         gpu_counters=counter_summaries(power_readings),
@@ -337,6 +338,14 @@ def untraced(path: Path) -> str:
         "no training step was recorded: no optimiser of torch.optim stepped (no PyTorch, or its loop updates weights "
         "itself), the program ended before its third step, or its Python takes no start-up hook (-I, -E, -S)"
     )
+
+
+def _budgeted_ns(reader: ReportSource) -> np.ndarray:
+    """Return the intervals of all windows, and of one that had not ended after as long as the last one."""
+    samples = reader.samples
+    intervals_ns, next_ns = samples.intervals_ns(), samples.next_ns[-1]
+    waited_ns = reader.end.t_ns - samples.end_ns[-1] if reader.end else 0
+    return np.append(intervals_ns, int(next_ns)) if waited_ns > intervals_ns[-1] and next_ns > 0 else intervals_ns
 
 
 def _span(reader: ReportSource) -> tuple[int, int]:

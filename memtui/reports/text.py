@@ -53,8 +53,7 @@ def _recorded_lines(report: Report) -> list[str]:
     """Return the lines of a recorded process."""
     return [
         f"target       {short_command_line(report.target.command)} (pid {report.target.pid}) on {report.host.hostname}",
-        f"session      {report.session}, {report.samples} samples in {duration(report.duration_s)}, "
-        f"{how_it_ended(report)}",
+        f"session      {report.session}, {report.samples} samples in {recorded_time(report)}, {how_it_ended(report)}",
         f"tracker      {tracker_label(report.tracker)}, flush {report.flush}, filter {report.filter}, "
         f"asked {between(*map(duration, report.intervals_s))}, {budgeted(report)}"
         f"true {duration(report.true_interval_s)}",
@@ -62,7 +61,7 @@ def _recorded_lines(report: Report) -> list[str]:
         *(f"windows      {sentence}" for sentence in memory.window_sentences(report.windows)),
         *memory.shared_lines(report.shared_bytes, report.wss_bytes, len(report.processes)),
         *memory.resident_lines(report.rss_bytes, report.pss_bytes, report.touched_fraction.of),
-        *memory.released_lines(report.given_back_bytes, report.wss_bytes),
+        *memory.released_lines(report.given_back_bytes, report.wss_bytes, several=len(report.processes) > 1),
         *limit_lines(report.memory_limit),
         *verdict_lines(report.verdict),
         *post_mortem_lines(report.post_mortem),
@@ -108,6 +107,14 @@ def _doubt_lines(report: Report) -> list[str]:
     if report.lost:
         lines.append(f"lost         {report.lost} window{'s' * (report.lost != 1)} without a working set")
     return lines
+
+
+def recorded_time(report: Report) -> str:
+    """Return the time of all windows, and that of the recording where a notable part of it is in no window."""
+    windows_s, after_s = report.duration_s, report.gaps.end_s
+    if after_s <= LONG_GAP * max(windows_s, 1):
+        return duration(windows_s)
+    return f"{duration(windows_s)} of {duration(windows_s + after_s)}"
 
 
 def budgeted(report: Report) -> str:

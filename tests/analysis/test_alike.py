@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from memtui.analysis.alike import groups, like
+from memtui.analysis.target_loss import last_part
 from memtui.core.samples import End, Window
 from memtui.recording.sampler.commands import STOP, interval_command
 from memtui.recording.wire import Decoder
@@ -17,6 +19,7 @@ from memtui.reports.source import Source
 from memtui.reports.text import format_report
 from memtui.session.session import Session
 from memtui.tui.presenters import Presenter
+from memtui.tui.presenters.sentences import WindowFigures
 from tests.support.budgets import changed
 from tests.support.live import TRACKER, pattern
 from tests.support.sessions import MS, messages, write_session
@@ -129,6 +132,30 @@ def test_an_end_that_is_in_no_window_is_told(tmp_path):
     assert "are in no window" not in format_report(build_report(write_session(tmp_path / "a.memtui", stream)))
     text = format_report(build_report(write_session(tmp_path / "b.memtui", late)))
     assert "gap          the last 6.0 s are in no window" in text
+    assert ", 20 samples in 22.1 s of 28.1 s, ended: " in text
+
+
+def test_what_recording_costs_is_a_share_of_all_of_it(tmp_path):
+    """The first windows cost much, and the long one that did not end has hardly a cost."""
+    stream = list(messages(20))
+    windows = [m for m in stream if isinstance(m, Window)]
+    last_ns, span_ns = windows[-1].end_ns, windows[-1].end_ns - windows[0].start_ns
+    costly = [replace(m, lost_ns=6 * MS, set_again_ns=MS) if isinstance(m, Window) else m for m in stream]
+    cpu_ns = windows[-1].sampler_cpu_ns + 8 * MS
+    end = End(last_ns + 9 * span_ns, "stopped", "", cpu_ns)
+    short = build_report(write_session(tmp_path / "a.memtui", [*costly[:-1], replace(end, t_ns=last_ns)])).overhead
+    path = write_session(tmp_path / "b.memtui", [*costly[:-1], end])
+    long = build_report(path).overhead
+    assert short.lost_fraction == pytest.approx(20 * 6 * MS / span_ns)
+    assert long.lost_fraction == pytest.approx((20 * 6 + 1) * MS / (10 * span_ns))
+    assert long.paused_fraction == pytest.approx(short.paused_fraction / 10)
+    assert 0 < long.self_cpu_fraction < short.self_cpu_fraction
+    with closing(Session(path)) as session:
+        kept = session.end
+        figures = WindowFigures(session.samples, 19, "RSS").figures(session.samples, last_part(session.samples, kept))
+    assert (kept.t_ns, kept.sampler_cpu_ns) == (end.t_ns, cpu_ns)
+    assert kept.recorder_cpu_ns > 0
+    assert (figures.lost_fraction, figures.own_cpu) == (long.lost_fraction, long.self_cpu_fraction)
 
 
 def test_reuse_is_said_of_windows_as_long_as_they_were(tmp_path):

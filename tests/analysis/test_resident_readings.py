@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident
+from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident, resident
 from memtui.analysis.resident_readings import resident_readings, rss_readings, windows_without
-from memtui.core.samples import MemoryUse
+from memtui.core.samples import MemoryUse, Process
 
 NAN = np.nan
 
@@ -18,6 +18,7 @@ NAN = np.nan
 def samples(ends_ns, rss, processes=None, pss=None):
     """Windows without gaps from 0 on."""
     return SimpleNamespace(
+        sample=np.arange(len(rss)),
         start_ns=np.array([0, *ends_ns[:-1]]),
         end_ns=np.array(ends_ns),
         rss_bytes=np.array(rss, float),
@@ -31,27 +32,32 @@ def use(t_ns, rss_bytes, pss_bytes=None, processes=1):
 
 
 def test_without_readings_a_value_is_that_of_its_window():
-    found = rss_readings(samples([30, 40], [100, 200]), RSS, [])
+    found = rss_readings(samples([30, 40], [100, 200]), [])
     assert found.bytes.tolist() == [100, 200]
     assert found.lengths_ns.tolist() == [30, 10]
 
 
 def test_a_peak_between_two_windows_counts_up_to_halfway_to_its_neighbours():
-    found = rss_readings(samples([10, 30], [100, 100]), RSS, [use(20, 900)])
+    found = rss_readings(samples([10, 30], [100, 100]), [use(20, 900)])
     assert found.bytes.tolist() == [100, 900, 100]
     assert found.read_ns.tolist() == [10, 20, 30]
     assert list(zip(found.start_ns.tolist(), found.end_ns.tolist(), strict=True)) == [(0, 15), (15, 25), (25, 30)]
 
 
 def test_readings_after_the_last_window_count_and_those_before_the_first_do_not():
-    found = rss_readings(samples([10], [100]), RSS, [use(-5, 7), use(0, 8), use(20, 300)])
+    found = rss_readings(samples([10], [100]), [use(-5, 7), use(0, 8), use(20, 300)])
     assert (found.bytes.tolist(), found.start_ns.tolist(), found.end_ns.tolist()) == ([100, 300], [0, 15], [15, 20])
 
 
-def test_children_between_windows_are_not_the_memory_of_a_process_that_was_alone():
-    uses = [use(20, 2000, processes=2)]
-    assert rss_readings(samples([10, 30], [100, 100]), RSS, uses).bytes.tolist() == [100, 100]
-    assert rss_readings(samples([10, 30], [100, 100]), SUM_OF_RSS, uses).bytes.tolist() == [100, 2000, 100]
+def test_children_between_windows_count():
+    """They are in no window, and make a tree of the session."""
+    table, uses = samples([10, 30], [100, 100]), [use(20, 2000, 1100, processes=2)]
+    assert rss_readings(table, uses).bytes.tolist() == [100, 2000, 100]
+    memory = resident(table, [Process(1, 7, 1, 0, 0, "python")], uses)
+    assert memory.name == PSS
+    assert resident_readings(table, memory, uses).bytes.tolist() == [100, 1100, 100]
+    assert resident(table, [], [use(20, 2000, None, processes=2)]).name == SUM_OF_RSS
+    assert resident(table, [], [use(20, 2000)]).name == RSS
 
 
 def test_a_pss_that_windows_repeat_counts_once_at_the_time_when_it_was_read():
@@ -100,7 +106,7 @@ def test_the_mean_of_what_grows_evenly_is_what_it_was_in_the_middle(lengths, tim
     ends = np.cumsum(lengths)
     line = lambda t: 100_000 + slope * t  # noqa: E731
     more = [use(int(t), int(line(t))) for t in sorted({t for t in times if t < ends[-1]} | {1})]
-    found = rss_readings(samples(ends.tolist(), line(ends)), RSS, more)
+    found = rss_readings(samples(ends.tolist(), line(ends)), more)
     assert found.start_ns[0] == 0
     assert found.end_ns[-1] == ends[-1]
     assert (found.start_ns[1:] == found.end_ns[:-1]).all()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memtui.analysis.target_loss import budget_cost, lost_fraction, recent_loss
+from memtui.analysis.target_loss import LastPart, budget_cost, last_part, lost_fraction, recent_loss
+from memtui.core.samples import End
 
 WINDOWS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(1, 10**10)), min_size=1, max_size=20)
 NAN = math.nan
@@ -35,6 +37,26 @@ def test_without_a_window_a_cost_or_time_there_is_no_recent_share():
     assert recent_loss(np.array([1.0]), ends[:1], 0) is None
     assert recent_loss(np.array([1.0]), ends[:1], -1) is None
     assert recent_loss(np.array([1.0]), ends[:1], 0.5) == 2
+
+
+def windows(again_ns: float = 50.0):
+    """Two of 100 ns; CPU times of sampler and recorder."""
+    arrays = {"start_ns": [0, 100], "end_ns": [100, 200], "sampler_cpu_ns": [10, 20], "recorder_cpu_ns": [5, 9]}
+    return SimpleNamespace(
+        **{name: np.array(values) for name, values in arrays.items()}, set_again_ns=np.array([0, again_ns])
+    )
+
+
+def test_after_the_last_window_its_bits_are_set_again():
+    assert last_part(windows(), None) == LastPart()
+    assert last_part(windows(), End(200, "stopped")) == LastPart()
+    assert last_part(windows(), End(150, "stopped")) == LastPart()
+    assert last_part(windows(), End(220, "stopped", "", 23, 10)) == LastPart(20, 10.0, 4.0)
+    assert last_part(windows(), End(900, "stopped", "", 23, 10)) == LastPart(700, 50.0, 4.0)
+    assert last_part(windows(NAN), End(900, "stopped", "", 23, 10)).lost_ns == 0
+    assert last_part(windows(), End(900, "stopped")).cpu_ns is None
+    assert last_part(windows(), End(900, "stopped", "", 30)).cpu_ns is None
+    assert last_part(windows(), End(900, "stopped", "", 1, 1)).cpu_ns == 0
 
 
 @given(st.lists(st.one_of(st.integers(0, 10**9), st.just(NAN)), max_size=20), st.integers(1, 10**12))

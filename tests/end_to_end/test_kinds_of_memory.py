@@ -297,3 +297,29 @@ while True: touch(a, range({pages})); time.sleep(0.001)
     assert 0.1 < (between["mean"] - ends.min()) / (more * PAGE) < 0.5
     (process,) = report["processes"]
     assert process["rss_bytes"] == between["mean"]
+
+
+def test_a_child_between_two_windows_is_in_the_resident_memory_of_the_report(run, tmp_path):
+    """It maps what its parent has, and half as much of its own: it is in no window, and no process of the session."""
+    pages, own = 20480, 10240
+    pid, _ = run(f"""
+a = map_({pages}); write(a, range({pages}))
+print(a, flush=True)
+time.sleep(5)
+if os.fork() == 0:
+    b = map_({own}); write(b, range({own}))
+    time.sleep(2.5)
+    os._exit(0)
+os.wait()
+while True: touch(a, range({pages})); time.sleep(0.001)
+""")
+    path = tmp_path / "s.memtui"
+    done = memtui("record", pid, "-o", path, "--interval", 10, "--max-overhead", "none", "--duration", 10.5)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(memtui("report", "--json", path).stdout)
+    pss, rss = report["pss_bytes"], report["rss_bytes"]
+    assert len(report["processes"]) == 1
+    assert (2 * pages + own) * PAGE <= rss["max"] <= (2 * pages + own) * PAGE + (40 << 20)
+    assert (pages + own) * PAGE <= pss["max"] <= (pages + own) * PAGE + (24 << 20)
+    assert pss["median"] < 1.02 * pages * PAGE + (20 << 20) < pss["max"]
+    assert "sum over the processes" in rss["meaning"]

@@ -188,6 +188,49 @@ def test_reading_rests_for_500_times_what_it_took_and_at_least_a_second(tree):
     assert PssProbe(max_overhead_ppm=1000)._rest == pytest.approx(5000)  # a fifth of a budget of 0.1 %
 
 
+def test_it_is_read_sooner_where_the_rss_has_changed(tree, monkeypatch):
+    now_ns = [10**12]
+    monkeypatch.setattr(pss.time, "monotonic_ns", lambda: now_ns[0])
+    probe, read = PssProbe(), PssProbe._read
+
+    def slow(self, pid):
+        now_ns[0] += 10_000_000
+        return read(self, pid)
+
+    monkeypatch.setattr(PssProbe, "_read", slow)
+    probe._early = 0
+    probe.poll(tree)
+    rss_bytes = probe._rss_bytes
+    assert rss_bytes == pytest.approx(sum(psutil.Process(pid).memory_info().rss for pid in tree), rel=0.05)
+    soon_ns = now_ns[0] + pss.SOON_REST * 30_000_000
+    assert probe._due_ns == now_ns[0] + 500 * 30_000_000
+    first = probe.of(tree[0])
+    for t_ns, now_bytes, again in (
+        (soon_ns - 1, 2 * rss_bytes, False),
+        (soon_ns, int(1.2 * rss_bytes), False),
+        (soon_ns, None, False),
+        (soon_ns, int(1.3 * rss_bytes), True),
+    ):
+        now_ns[0] = t_ns
+        probe.poll(tree, (), now_bytes)
+        assert (probe.of(tree[0]) is not first) is again, (t_ns, now_bytes)
+
+
+def test_others_are_read_with_them_and_may_come_and_go(tree):
+    """A child between two windows does not make what is known of the watched processes unknown."""
+    parent, *children = tree
+    probe = PssProbe()
+    probe.poll([parent], children)
+    assert sum(probe.of(pid).pss_bytes for pid in tree) == pytest.approx(sum(map(truth, tree)), rel=0.02)
+    probe = PssProbe()
+    probe.poll(tree[:2], tree[2:])
+    kept = probe.of(parent)
+    probe.poll(tree[:2])
+    assert probe.of(parent) is kept
+    probe.poll(tree)
+    assert probe.of(parent).reason == CHANGED, "it is watched from now on"
+
+
 def test_the_first_readings_come_sooner(tree, monkeypatch):
     """Of a tree whose readings cost much: three within a minute, then as seldom as ever."""
     now_ns = [10**12]

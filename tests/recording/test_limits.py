@@ -178,7 +178,7 @@ def test_a_size_that_cannot_be_kept_ends_the_recording(tmp_path):
     recorder.keep_limits()
     assert checked.ending == (limits.FULL, "nothing is left to thin below --max-size 9.00 MiB")
     recorder.add(End(5, "stopped"))
-    assert recorder.end == End(5, limits.FULL, checked.ending[1])
+    assert recorder.end == End(5, limits.FULL, checked.ending[1], None, recorder.end.recorder_cpu_ns)
     writer.discard()
 
 

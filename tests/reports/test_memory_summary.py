@@ -188,12 +188,18 @@ def test_released_memory_is_what_came_and_is_not_there():
 def test_released_memory_is_spoken_of_from_a_hundredth_of_the_working_set(released, wss, shown):
     size = known(wss * MIB) if wss else UNKNOWN
     mean = None if released is None else released * MIB
-    lines = released_lines(ReleasedSummary(mean, mean, 3 * MIB, Status.OK, "", 2.0 * MIB), size)
+    lines = released_lines(ReleasedSummary(mean, mean, 3 * MIB, Status.OK, "", 2.0 * MIB), size, several=False)
     assert bool(lines) is shown
     if shown:
         assert lines[0].startswith(
             "given back   in a window at most 1.00 MiB (mean) and 3.00 MiB (max), or 2.00 MiB/s: pages"
         )
+
+
+def test_copies_of_shared_pages_look_like_released_memory():
+    released = ReleasedSummary(2.0 * MIB, 2.0 * MIB, 3 * MIB, Status.OK, "", 2.0 * MIB)
+    (line,) = released_lines(released, known(100 * MIB), several=True)
+    assert line.endswith("(copies of pages that processes shared count here, too)")
 
 
 def test_groups_of_windows():

@@ -9,7 +9,7 @@ import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.page_set import PageSet
-from memtui.core.samples import End, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.samples import End, MemoryUse, Power, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.core.tracer_messages import TrainingProgress
 from memtui.reports.post_mortem import (
     LAST_NS,
@@ -79,6 +79,7 @@ def test_growth_by_mapping_adds_up(tmp_path):
         last_bytes=177 * MIB,
         grown=(GrownMemory(4242, "[heap]", 80 * MIB), GrownMemory(4242, "anonymous memory", 60 * MIB)),
         tensors=(),
+        grown_until_s=0.0,
     )
     assert sum(part.grown_bytes for part in found.grown) == found.last_bytes - found.first_bytes
     sentence = (
@@ -91,6 +92,22 @@ def test_growth_by_mapping_adds_up(tmp_path):
         f"target {KILLED}; {sentence}", f"target {KILLED}", "target killed by the kernel (SIGKILL)"
     )  # fmt: skip
     assert build_report(path).post_mortem == found
+
+
+def test_what_was_read_after_the_last_window_counts(tmp_path):
+    """The time is counted back from the end of the program, which lived on for 3 s and grew."""
+    readings = [Power(memory_use=(MemoryUse(t_ns, 1, mib * MIB),)) for t_ns, mib in ((3 * S, 90), (4 * S, 200))]
+    readings.append(Power(memory_use=(MemoryUse(5 * S - 1, 1, 0),)))  # it releases its memory
+    end = End(5 * S, "target exited", KILLED)
+    path = session(tmp_path / "s.memtui", [(10, 0, 0, 2), (40, 0, 0, 2)], None, more=[*readings, end])
+    found = found_in(path)
+    assert (found.over_s, found.first_bytes, found.last_bytes, found.grown_until_s) == (4.0, 12 * MIB, 200 * MIB, 3.0)
+    assert last_line(path).endswith(
+        "in its last 4.0 s resident memory went from 12.0 MiB to 200 MiB: [heap] by 30.0 MiB until 3.0 s before its end"
+    )
+    unseen = replace(found, grown=())
+    (line,) = post_mortem_lines(unseen)
+    assert line.endswith("resident memory went from 12.0 MiB to 200 MiB")
 
 
 def test_only_the_last_minutes_count(tmp_path):
@@ -152,7 +169,7 @@ def test_tensors_by_category(tmp_path):
 
 def test_several_processes_are_named(tmp_path):
     found = PostMortem(
-        60.0, 10 * MIB, 210 * MIB, (GrownMemory(1, "[heap]", 150 * MIB), GrownMemory(2, "[heap]", 50 * MIB)), ()
+        60.0, 10 * MIB, 210 * MIB, (GrownMemory(1, "[heap]", 150 * MIB), GrownMemory(2, "[heap]", 50 * MIB)), (), 0
     )
     (line,) = post_mortem_lines(found)
     assert line.endswith("[heap] of pid 1 by 150 MiB, [heap] of pid 2 by 50.0 MiB")

@@ -115,7 +115,7 @@ def test_pauses_are_those_of_the_report(items, path):
     pauses = [item for pid in (1, 2) for item in on(items, "pauses", pid)]
     report = build_report(path)
     paused_s = sum(p.end_ns - p.start_ns if isinstance(p, Slice) else p.args["paused_ns"] for p in pauses) / 1e9
-    assert paused_s == pytest.approx(report.overhead.paused_fraction * report.duration_s)
+    assert paused_s == pytest.approx(report.overhead.paused_fraction * (report.duration_s + report.gaps.end_s))
     assert on(items, "pauses", 1)[0][1:3] == (180 * MS, 183 * MS), "from where the window ends"
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from memtui.analysis.access_counts import SUMMED_SAMPLES
 from memtui.analysis.fast_numpy import whole_sum
@@ -135,11 +135,11 @@ class SessionBuilder:
         if self.limits and self.limits.ending and end.kind == "stopped":
             kind, text = self.limits.ending  # why it was stopped
             end = replace(end, kind=kind, text=text)
-        self.end = end
+        self.end = end = replace(end, recorder_cpu_ns=time.process_time_ns())
         self._checkpoint(self.samples - 1)
         self._write_ended(set())
         self._writer.insert([Event(end.t_ns, "end", end.description)])
-        self._writer.put_meta(end={"t_ns": end.t_ns, "kind": end.kind, "text": end.text})
+        self._writer.put_meta(end=asdict(end))
 
     def _add_reported(self, message: TracerMessage) -> None:
         """Store what a program reports about itself, which may be anything."""

@@ -153,10 +153,10 @@ class Sampler:
                 end = self._round(power, until_ns)
             if end.kind != "target exited" and self._should_take_last_window():
                 self._windows.take(self._options.interval_ns)
-            self._outbox.put(end)
+            self._put_end(end)
         except ProcessLookupError as error:
             self._tree.check_observed(error)
-            self._outbox.put(self._target_ended())
+            self._put_end(self._target_ended())
         finally:
             power.close()
             self._reader.close()
@@ -288,6 +288,9 @@ class Sampler:
                 return self._target_ended()
             if left_ns <= 0 or received:
                 return None
+
+    def _put_end(self, end: End) -> None:
+        self._outbox.put(replace(end, sampler_cpu_ns=time.process_time_ns()))
 
     def _target_ended(self) -> End:
         ended_ns = time.monotonic_ns()

@@ -14,7 +14,7 @@ from memtui.recording.sampler.commands import SamplerState
 from memtui.recording.sampler.slowdown_estimate import Before, Machine, TargetLoss, estimate
 
 POWER_EVERY_NS = 500_000_000
-POWER_SELDOM_NS = 2_000_000_000  # where windows are far apart: ten readings in each, down to this
+POWER_SELDOM_NS = 1_000_000_000  # where windows are far apart: ten readings in each, down to this
 
 
 class SampleClock:

@@ -79,6 +79,10 @@ class TrackedTree:
         gaps, self._gaps = self._gaps, 0
         return gaps
 
+    def not_tracked(self) -> list[int]:
+        """Return the descendants of this moment that began after the last refresh."""
+        return [pid for pid in self._tree.pids() if pid not in self.processes and pid not in self._left_out]
+
     def subject(self, tracked: TrackedProcess) -> Subject:
         """Return a process as the page reader takes it."""
         return tracked.subject(self._sharers.of(tracked.process.pid))

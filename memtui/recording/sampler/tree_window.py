@@ -66,7 +66,7 @@ class TreeWindows:
 
     def memory_use(self) -> tuple[MemoryUse, ...]:
         """Return the resident memory of the tree, where it is due."""
-        return self._memory_use.poll(self._tree.processes)
+        return self._memory_use.poll(self._tree.processes, self._tree.not_tracked)
 
     def numa_use(self) -> tuple[NumaUse, ...]:
         """Return on which nodes the pages of the last windows lie, what was not returned yet."""

@@ -46,6 +46,7 @@ FIGURES: Mapping[str, tuple[str, Form]] = {
     "knee_bytes": ("knee of reuse", size),
     "knee_share": ("touches held there", percent),
 }
+OF_PSS = ("pss_median_bytes", "pss_p95_bytes")
 UNCHANGED = ("windows", "duration_s", "true_interval_s", "knee_share")  # how much more of them says nothing
 OF_WINDOWS = (
     *("wss_median_bytes", "wss_p95_bytes", "reuse_p50_bytes", "reuse_p95_bytes"),
@@ -89,6 +90,8 @@ def figure_rows(memories: Sequence[RecordedMemory | None]) -> list[Difference]:
 
 
 def _has_row(memory: RecordedMemory, name: str) -> bool:
+    if name in OF_PSS and memory.resident == RSS:
+        return False  # it is the RSS
     return name in memory.figures and (name not in OF_BURSTS or memory.figures[name] is not None)
 
 

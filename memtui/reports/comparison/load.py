@@ -82,10 +82,10 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
     mapped = mapped_bytes(reader.vma_rows(), samples.sample[:])
     line, figures, reasons = reuse_of(exact_reuse(reader), _why_no_reuse(reader))
     of_bursts, why_not = burst_figures(reader)
-    hello, resident_memory = reader.hello, resident(samples, reader.processes())
-    uses = reader.memory_use(0, 1 << 62)
-    rss, readings = rss_readings(samples, resident_memory.name, uses), resident_readings(samples, resident_memory, uses)
-    unshared = readings.bytes * np.nan if resident_memory.name == SUM_OF_RSS else readings.bytes
+    hello, uses = reader.hello, reader.memory_use(0, 1 << 62)
+    resident_memory = resident(samples, reader.processes(), uses)
+    rss, readings = rss_readings(samples, uses), resident_readings(samples, resident_memory, uses)
+    pss = readings.bytes * np.nan if resident_memory.name == SUM_OF_RSS else readings.bytes
     no_wss = "" if hello.wss.ok else hello.wss.reason
     lengths_ns = samples.end_ns - samples.start_ns
     alike = groups(
@@ -99,8 +99,8 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
         "wss_p95_bytes": quantile(samples.wss_bytes[alike], 0.95),
         "rss_median_bytes": quantile(rss.bytes, 0.5, rss.lengths_ns),
         "rss_p95_bytes": quantile(rss.bytes, 0.95, rss.lengths_ns),
-        "pss_median_bytes": quantile(unshared, 0.5, readings.lengths_ns),
-        "pss_p95_bytes": quantile(unshared, 0.95, readings.lengths_ns),
+        "pss_median_bytes": quantile(pss, 0.5, readings.lengths_ns),
+        "pss_p95_bytes": quantile(pss, 0.95, readings.lengths_ns),
         "mapped_max_bytes": float(mapped.max()) or None,
         **figures,
         **of_bursts,

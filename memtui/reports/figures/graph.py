@@ -32,8 +32,9 @@ def draw(reader: ReportSource) -> Drawing | None:
     samples = reader.samples
     if not len(samples):
         return None
-    resident_memory = resident(samples, reader.processes())
-    readings = resident_readings(samples, resident_memory, reader.memory_use(0, 2**62))
+    uses = reader.memory_use(0, 2**62)
+    resident_memory = resident(samples, reader.processes(), uses)
+    readings = resident_readings(samples, resident_memory, uses)
     windows = Readings(samples.wss_bytes[:], samples.end_ns[:], samples.start_ns[:], samples.end_ns[:])
     wss, rss = _Line.of(windows), _Line.of(readings)
     apart = wss.has_values and rss.has_values and rss.most > APART * wss.most

@@ -99,7 +99,7 @@ class Recent:
 
     @cached_property
     def uses(self) -> list[MemoryUse]:
-        """The resident memory of the tree in this time, read every two seconds; empty in sessions before format 15."""
+        """The resident memory of the tree in this time, some times a second; empty before format 15."""
         return self.source.memory_use(self.end_ns - SPAN_NS, self.end_ns + 1)
 
     def resident_series(self) -> tuple[str, Floats, Floats]:
@@ -110,7 +110,8 @@ class Recent:
             if sizes and sizes[-1][0] < self.end_ns and np.isfinite(at_end):
                 sizes.append((self.end_ns, int(at_end)))
         else:
-            kind, sizes = PSS, [(use.t_ns, use.pss_bytes) for use in self.uses if use.pss_bytes is not None]
+            each = ((use.t_ns, use.rss_bytes if use.processes == 1 else use.pss_bytes) for use in self.uses)
+            kind, sizes = PSS, [(t_ns, size_bytes) for t_ns, size_bytes in each if size_bytes is not None]
         if len(sizes) >= len(self.t_s) or (kind, self.resident_kind) == (PSS, SUM_OF_RSS):
             return kind, *self._series(sizes)
         finite = np.isfinite(self.resident_bytes)

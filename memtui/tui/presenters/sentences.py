@@ -12,6 +12,7 @@ from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, is_comparable, resident_bytes
+from memtui.analysis.target_loss import LastPart, last_part
 from memtui.core.samples import Process, lower_bounds
 from memtui.reports.post_mortem import ending_forms, is_bad
 from memtui.session.sample_arrays import SampleArrays
@@ -20,6 +21,7 @@ from memtui.tui.presenters.all_windows import MORE, parts_until
 from memtui.widgets.views.memory import ReuseView, SentencesView
 
 _MEDIANS = 4
+NOTHING = LastPart()
 
 
 class SentencesLog:
@@ -51,7 +53,8 @@ class SentencesLog:
                 self._windows = WindowFigures(samples, index, kind)
             else:
                 self._windows.add(samples, index)
-            self._cursor_key, self._figures = key, self._windows.figures(samples)
+            after = last_part(samples, reader.end) if index == len(samples.sample) - 1 else NOTHING
+            self._cursor_key, self._figures = key, self._windows.figures(samples, after)
         first = (self._ending_of(reader) if index == len(samples.sample) - 1 else ()) or verdict
         if reuse is None:
             return SentencesView((*first, *sentences_of(self._figures)))
@@ -120,14 +123,20 @@ class WindowFigures:
             median.add(values)
         self._move(samples, index)
 
-    def figures(self, samples: SampleArrays) -> Figures:
-        """Return the figures of the windows that were looked at; ``samples``: all of the session."""
+    def figures(self, samples: SampleArrays, after: LastPart = NOTHING) -> Figures:
+        """Return the figures of the windows that were looked at.
+
+        ``samples``: all of the session. ``after``: the time after the last of them, if all were looked at.
+        """
         last = self._count - 1
-        span_ns = float(samples.end_ns[last] - samples.start_ns[0])
+        span_ns = float(samples.end_ns[last] - samples.start_ns[0]) + after.length_ns
         apart_ns = float(samples.end_ns[last] - samples.end_ns[0])
         cpu_ns = sum(
             float(taken[last]) - float(taken[0]) for taken in (samples.sampler_cpu_ns, samples.recorder_cpu_ns)
         )
+        cpu_share = cpu_ns / apart_ns if apart_ns > 0 else None
+        if cpu_share is not None and after.cpu_ns is not None:
+            cpu_share = (cpu_ns + after.cpu_ns) / (apart_ns + after.length_ns)
         window_s, wss, wss_both, resident = (median.value for median in self._medians)
         comparable = bool(resident) and self._kind != SUM_OF_RSS
         return Figures(
@@ -136,8 +145,8 @@ class WindowFigures:
             wss_max_bytes=_or_none(self._max_bytes),
             resident_bytes=resident if comparable else None,
             paused_fraction=_or_none(self._paused_ns / span_ns) if apart_ns > 0 else None,
-            lost_fraction=_or_none(self._lost_ns / span_ns) if apart_ns > 0 else None,
-            own_cpu=cpu_ns / apart_ns if apart_ns > 0 else None,
+            lost_fraction=_or_none((self._lost_ns + after.lost_ns) / span_ns) if apart_ns > 0 else None,
+            own_cpu=cpu_share,
             touched_fraction=wss_both / resident if comparable and wss_both is not None and resident else None,
             resident=self._kind,
             may_lack_pages=2 * self._lower_bounds > self._measured,
