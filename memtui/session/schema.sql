@@ -83,7 +83,7 @@ CREATE TABLE memory_limit( -- of the machine ("") or of a cgroup: the one that l
     swap_bytes INTEGER NOT NULL); -- what swap can take yet
 CREATE INDEX memory_limit_by_time ON memory_limit(t_ns);
 
-CREATE TABLE memory_use( -- of the tree, sums, about every two seconds, between windows, too
+CREATE TABLE memory_use( -- of the tree, sums, some times a second, between windows, too
     t_ns INTEGER NOT NULL, processes INTEGER NOT NULL, rss_bytes INTEGER NOT NULL, pss_bytes INTEGER);
 CREATE INDEX memory_use_by_time ON memory_use(t_ns);
 

@@ -25,7 +25,8 @@ def numa(recent: Recent) -> Check:
     for use in uses:
         if use.process in recent.processes:
             by_process[use.process][use.t_ns].append(use)
-    far = [found for key, readings in by_process.items() if (found := _far(recent, key, readings)) is not None]
+    each = (_far(recent, key, readings) for key, readings in by_process.items())
+    far = [part for part in each if part is not None]
     if not far:
         return Check(RULE, f"{subject}: too few readings", measured=False)
     share, far_bytes, home, others, lines = max(far)
