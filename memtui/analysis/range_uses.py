@@ -9,7 +9,9 @@ Three layouts are telling:
 * Python since 3.10 has its objects of up to 512 bytes in arenas of 1 MiB (Objects/obmalloc.c), some of which the kernel
   lays side by side into one range. Allocators of C map a page more than was asked for, or begin at multiples of 2 MiB,
   as Linux since 6.7 does for mappings of that size; stacks and large buffers are multiples of 8 MiB. What is left is
-  *probably* Python's. Arenas beside memory of another kind are one range with it, which is not recognized.
+  *probably* Python's. A page of its own right below is malloc's, of a buffer for which numpy wants huge pages
+  (madvise, which splits what malloc mapped). Arenas beside memory of another kind are one range with it, which is not
+  recognized.
 
 A range that fits none of these is anonymous memory and nothing more.
 """
@@ -39,6 +41,7 @@ def uses_of(rows: Sequence[Any]) -> dict[int, str]:
     uses: dict[int, str] = {}
     for own in by_process.values():
         ends, reserved = _reserved(own)
+        pages = {row.end: row for row in own if not row.name and row.perms == "rw-p" and _size(row) == PAGE_BYTES}
         glibc = any(row.name.rpartition("/")[2].startswith(("libc.so.6", "libc-2.")) for row in own)
         python = any("python3." in row.name and _has_arenas_of_1_mib(row.name) for row in own)
         stacks = heaps = objects = 0
@@ -55,7 +58,7 @@ def uses_of(rows: Sequence[Any]) -> dict[int, str]:
             elif _together(row, guard := reserved.get(row.start)) and _is_stack(row, guard):
                 stacks += 1
                 uses[row.id] = f"thread stack {stacks}"
-            elif python and _is_arenas(row):
+            elif python and _is_arenas(row) and not _together(row, pages.get(row.start)):
                 objects += 1
                 uses[row.id] = f"probably Python heap {objects}"
     return uses
@@ -66,7 +69,7 @@ def _reserved(rows: Sequence[Any]) -> tuple[dict[int, Any], dict[int, Any]]:
     closed = [row for row in rows if not row.name and row.perms.startswith("---")]
     return (
         {row.end: row for row in closed},
-        {row.end: row for row in closed if row.end - row.start == PAGE_BYTES},
+        {row.end: row for row in closed if _size(row) == PAGE_BYTES},
     )
 
 
@@ -80,17 +83,21 @@ def _together(row: Any, other: Any, address: int | None = None) -> bool:
     )
 
 
+def _size(row: Any) -> int:
+    return int(row.end - row.start)
+
+
 def _has_arenas_of_1_mib(name: str) -> bool:
     python = _PYTHON.fullmatch(name.rpartition("/")[2])
     return python is not None and int(python[1]) >= 10
 
 
 def _is_arenas(row: Any) -> bool:
-    size = row.end - row.start
+    size = _size(row)
     others = size % USUAL_STACK_BYTES == 0 or row.start % HUGE_BYTES == 0
     return row.perms == "rw-p" and size % ARENA_BYTES == 0 and not others
 
 
 def _is_stack(row: Any, guard: Any) -> bool:
-    sizes = row.end - row.start, row.end - guard.start
+    sizes = _size(row), row.end - guard.start
     return sizes[0] >= LEAST_STACK_BYTES and any(size & (size - 1) == 0 for size in sizes)

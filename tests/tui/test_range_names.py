@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from memtui.analysis.range_uses import uses_of
+from memtui.probes.proc_maps import parse_maps
 from memtui.session.session import Session
 from memtui.tui.presenters.range_names import name_of, short_label
 from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
@@ -88,6 +89,42 @@ def test_without_such_a_python_there_are_no_arenas(name):
 )
 def test_what_others_map_is_not_called_the_heap_of_python(other):
     assert uses_of(rows(PYTHON, other)) == {}
+
+
+@pytest.mark.parametrize(
+    ("below", "named"),
+    [
+        ((0, 4096, "rw-p", ""), False),
+        ((0, 4096, "---p", ""), True),  # the guard of a stack, and 5 MiB are none
+        ((0, 4096, "rw-p", "/data"), True),
+        ((-4096, 4096, "rw-p", ""), True),
+        ((-4096, 0, "rw-p", ""), True),
+    ],
+)
+def test_a_buffer_of_numpy_has_the_page_of_malloc_below_it(below, named):
+    arenas = (4096, 5 * MIB + 4096, "rw-p", "")
+    assert (2 in uses_of(rows(PYTHON, below, arenas))) is named
+
+
+def test_a_real_array_of_numpy_is_not_called_the_heap_of_python():
+    """Numpy wants huge pages for it where it is large, which splits the mapping of malloc."""
+    code = """if 1:
+        import numpy, pathlib
+        array = numpy.ones(101 << 20, numpy.uint8)
+        print(array.ctypes.data)
+        print(pathlib.Path("/proc/self/maps").read_text(), end="")
+    """
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    address, _, maps = said.partition("\n")
+    own = [
+        SimpleNamespace(
+            id=number, process=1, start=vma.start, end=vma.end, perms=vma.perms, name=vma.name,
+            first_sample=0, last_sample=1,
+        )
+        for number, vma in enumerate(parse_maps(maps.encode()))
+    ]  # fmt: skip
+    (row,) = [row for row in own if row.start <= int(address) + MIB < row.end]
+    assert row.id not in uses_of(own), uses_of(own)
 
 
 def test_shared_anonymous_memory_is_called_so_and_not_by_a_file_that_nobody_has():
