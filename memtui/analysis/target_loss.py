@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LastPart:
-    """The time of a recording after its last window, in which nothing else was paused or read.
+    """The time of a recording after its last window, which pays for it: nothing is paused or read in it.
 
     Attributes:
         length_ns: of that time.
@@ -28,18 +28,22 @@ class LastPart:
     cpu_ns: float | None = 0.0
 
 
-def last_part(samples: Any, end: End | None) -> LastPart:
-    """Return the time after the last of ``samples`` until the ``end``; nothing where the recording goes on.
+def last_part(samples: Any, end: End | None, *, alive: bool = False) -> LastPart:
+    """Return the time after the last of ``samples`` until the ``end``, or the next interval of what is still recorded.
 
     The bits that are set again are taken to be as many as in the last window, or a part of them in less time.
     """
-    length_ns = 0 if end is None else max(end.t_ns - int(samples.end_ns[-1]), 0)
-    if end is None or not length_ns:
+    if end is not None:
+        length_ns = max(end.t_ns - int(samples.end_ns[-1]), 0)
+    else:
+        next_ns = float(samples.next_ns[-1])
+        length_ns = int(next_ns) if alive and next_ns > 0 else 0
+    if not length_ns:
         return LastPart()
     again_ns, whole_ns = float(samples.set_again_ns[-1]), int(samples.end_ns[-1] - samples.start_ns[-1])
     lost_ns = 0.0 if np.isnan(again_ns) or not whole_ns else again_ns * min(length_ns / whole_ns, 1.0)
     cpu_ns = None
-    if end.sampler_cpu_ns is not None and end.recorder_cpu_ns is not None:
+    if end is not None and end.sampler_cpu_ns is not None and end.recorder_cpu_ns is not None:
         before_ns = int(samples.sampler_cpu_ns[-1]) + int(samples.recorder_cpu_ns[-1])
         cpu_ns = max(float(end.sampler_cpu_ns + end.recorder_cpu_ns - before_ns), 0.0)
     return LastPart(length_ns, lost_ns, cpu_ns)

@@ -66,7 +66,7 @@ def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhe
         return replace(absent, budget=_budget(reader, absent))
     paused = samples.paused_ns[~np.isnan(samples.paused_ns)]
     cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
-    after = last_part(samples, reader.end)
+    after = last_part(samples, reader.end, alive=reader.alive)
     span_ns += after.length_ns
     apart_ns = float(samples.end_ns[-1] - samples.end_ns[0]) + (after.length_ns if after.cpu_ns is not None else 0)
     lost = lost_fraction(samples.lost_ns[:], span_ns)

@@ -43,12 +43,15 @@ def windows(again_ns: float = 50.0):
     """Two of 100 ns; CPU times of sampler and recorder."""
     arrays = {"start_ns": [0, 100], "end_ns": [100, 200], "sampler_cpu_ns": [10, 20], "recorder_cpu_ns": [5, 9]}
     return SimpleNamespace(
-        **{name: np.array(values) for name, values in arrays.items()}, set_again_ns=np.array([0, again_ns])
+        **{name: np.array(values) for name, values in arrays.items()},
+        set_again_ns=np.array([0, again_ns]),
+        next_ns=np.array([NAN, 300.0]),
     )
 
 
 def test_after_the_last_window_its_bits_are_set_again():
-    assert last_part(windows(), None) == LastPart()
+    assert last_part(windows(), None) == LastPart(), "its recorder was killed"
+    assert last_part(windows(), None, alive=True) == LastPart(300, 50.0, None), "the next interval pays"
     assert last_part(windows(), End(200, "stopped")) == LastPart()
     assert last_part(windows(), End(150, "stopped")) == LastPart()
     assert last_part(windows(), End(220, "stopped", "", 23, 10)) == LastPart(20, 10.0, 4.0)

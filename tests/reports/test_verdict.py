@@ -180,7 +180,7 @@ def test_workers_of_a_data_loader_are_named_as_such(tmp_path):
     ("private", "how", "why"),
     [
         (lambda n: 0, {}, "0 B less than 85 s before"),
-        (lambda n: min(n, 15) * 10, {}, "less than 85 s before"),  # a start
+        (lambda n: min(n, 15) * 7, {}, "less than 85 s before"),  # a start
         (lambda n: n // 4, {}, "less than 85 s before"),  # little
         (lambda n: 0, {"own": lambda n: 20 + 2 * n}, "0 B less than 85 s before"),  # new memory
     ],
@@ -190,6 +190,22 @@ def test_what_is_not_unsharing(tmp_path, private, how, why):
     check = checks_of(path)["unsharing"]
     assert (check.finding, check.measured) == (None, True)
     assert why in check.looked_at
+
+
+def test_much_that_was_copied_counts_though_it_has_ended(tmp_path):
+    finding = checks_of(tree_of(tmp_path / "s.memtui", lambda n: min(n, 15) * 10))["unsharing"].finding
+    assert finding.sentence == "Its processes stopped sharing memory: they copied 338 MiB in the last 85 s."
+    assert finding.short == "Its processes stopped sharing memory."
+    large = tree_of(tmp_path / "t.memtui", lambda n: min(n, 15) * 10, own=lambda n: 800)
+    assert checks_of(large)["unsharing"].finding is None, "less than a quarter of its memory"
+
+
+@pytest.mark.parametrize(("slower", "still"), [(2, True), (1, False)])
+def test_copies_that_become_slower_are_still_copies(slower, still, tmp_path):
+    """Of three workers: 18 MiB/s for half a minute, and then 4.5 or 2.25 MiB/s."""
+    path = tree_of(tmp_path / "s.memtui", lambda n: 8 * min(n, 30) + slower * max(n - 30, 0))
+    finding = checks_of(path)["unsharing"].finding
+    assert ("they copy" in finding.sentence) is still, finding.sentence
 
 
 def test_a_leak_of_a_tree_is_not_unsharing(tmp_path):
@@ -284,6 +300,21 @@ def test_what_is_not_untouched(tmp_path, resident, touched, windows, known, why)
     check = checks_of(path)["untouched"]
     assert (check.finding, check.measured) == (None, known)
     assert why in check.looked_at
+
+
+@pytest.mark.parametrize(("until", "found"), [(29, True), (40, False)])
+def test_what_a_start_touches_does_not_count(until, found, tmp_path):
+    """It writes all of its memory once, in the first third of the time or longer."""
+    path = session_of(
+        tmp_path / "s.memtui",
+        lambda n: (20, 900, 0),
+        lambda n: pages((10, 900 if n < until else 10, 0)),
+        windows=90,
+    )
+    check = checks_of(path)["untouched"]
+    assert (check.finding is not None, check.measured) == (found, True)
+    if found:
+        assert check.finding.sentence.startswith("900 MiB of 920 MiB (97.8 %) were not touched in the last 60 s")
 
 
 def test_of_a_tree_only_memory_that_is_not_shared_is_untouched(tmp_path):

@@ -64,6 +64,7 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
         reader = SimpleNamespace(
             samples=table,
             end=None,
+            alive=False,
             hello=SimpleNamespace(options=SimpleNamespace(interval_ns=100 * MS)),
         )
         log.view(reader, len(table) - 1, None, PROCESSES)
@@ -79,7 +80,7 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
 
 def test_a_cursor_that_goes_back_has_the_figures_until_there():
     table = SampleArraysBuilder().add(rows(500))
-    reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None, alive=False), SentencesLog()
     for index in (499, 100, 101, 400, 0, 300):
         log.view(reader, index, None, PROCESSES)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, index, PSS).figures(table)))
@@ -103,7 +104,7 @@ def test_resident_memory_of_a_growing_table_is_that_of_the_whole(pss, processes,
 def test_a_cursor_that_stands_still_has_the_kind_of_resident_memory_that_is_known_by_now():
     """A second process that is loaded later makes a tree of it, whose RSS is not the one of a process alone."""
     table = SampleArraysBuilder().add(rows(40))
-    reader, log = SimpleNamespace(samples=table, end=None), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None, alive=False), SentencesLog()
     for processes, kind in ((PROCESSES[:1], RSS), (PROCESSES, PSS)):
         log.view(reader, 20, None, processes)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, 20, kind).figures(table)))
@@ -128,6 +129,7 @@ def numbers_read(count: int, monkeypatch) -> float:
             reader = SimpleNamespace(
                 samples=table,
                 end=None,
+                alive=False,
                 hello=SimpleNamespace(options=SimpleNamespace(interval_ns=MS)),
             )
             log.view(reader, len(table) - 1, None, PROCESSES)

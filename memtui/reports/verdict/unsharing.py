@@ -17,7 +17,9 @@ LEAST_READINGS = 3
 LEAST_S = 20.0
 LEAST_BYTES = 64 << 20  # that stopped being shared
 LEAST_RISING = 0.75  # of the readings: copies that were made are not shared again
-STILL_SHARE = 0.5  # of the rate over all readings: what the last third of them has at least
+STILL_SHARE = 0.5  # of the rate over all readings: what the last third of them has at least, ...
+STILL_BYTES_PER_S = 4 << 20  # ... or so much
+MUCH_BYTES, MUCH_SHARE = 256 << 20, 0.25  # copied, and as a share of the PSS: it counts though it has ended
 MOST_PROCESSES, MOST_PLACES = 3, 2
 KINDS = {
     "probably Python heap": "Python objects (probably)",
@@ -61,16 +63,24 @@ def unsharing(recent: Recent) -> Check:
     overall = float(copied[-1]) / over_s
     lately = float(copied[-1] - copied[-1 - third]) / float(t_s[-1] - t_s[-1 - third])
     rising = float((np.diff(copied) > 0).mean())
-    if copied[-1] < LEAST_BYTES or rising < LEAST_RISING or lately < STILL_SHARE * overall:
+    still = rising >= LEAST_RISING and lately >= min(STILL_SHARE * overall, STILL_BYTES_PER_S)
+    much = copied[-1] >= max(MUCH_BYTES, MUCH_SHARE * float(readings.pss_bytes[-1]))
+    if copied[-1] < LEAST_BYTES or not (still or much):
         return Check(RULE, what)
     grown = _grown(recent, readings)
     workers = bool(grown) and all(is_loader(process) for process, _, _ in grown)
-    start = f"Its {'DataLoader workers' if workers else 'processes'} stop sharing memory: they copy {rate(overall)}"
+    whose = f"Its {'DataLoader workers' if workers else 'processes'}"
+    if still:
+        start = f"{whose} stop sharing memory: they copy {rate(overall)}"
+        sentence = f"{start}, {size(float(copied[-1]))} in the last {span(over_s)}."
+    else:
+        start = f"{whose} stopped sharing memory"
+        sentence = f"{start}: they copied {size(float(copied[-1]))} in the last {span(over_s)}."
     return Check(
         RULE,
         what,
         finding=Finding(
-            f"{start}, {size(float(copied[-1]))} in the last {span(over_s)}.",
+            sentence,
             f"{start}.",
             "A forked process copies a page when it writes to it. Python writes to every object that it uses, to count "
             "references: there, keep the index of a data set in a numpy array, or in shared memory.",

@@ -16,6 +16,7 @@ RULE = "untouched"
 LEAST_BYTES, LEAST_SHARE = 256 << 20, 0.5  # that were not touched, and their share of what is resident without a file
 MOST_WINDOWS = 240  # that are looked at
 LEAST_WINDOWS, LEAST_S = 3, 45.0
+START_SHARE = 1 / 3  # of the time since the recording began that may be a start-up
 STILL_SPREADS = 0.02  # of what was not touched: more of it in the last third of the time means that its turn will come
 MOST_RANGES = 3
 GROUP = 16  # windows whose pages are added up together, where there are many
@@ -51,10 +52,16 @@ def untouched(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: what its processes share is not read yet", measured=False)
     edges = np.array([(row.start, row.end) for row in rows], np.uint64)
     by_row = np.array([resident[row.id] for row in rows], np.int64)
-    idle_bytes = np.maximum(by_row - _inside_bytes(touched.pages, edges), 0)
-    total_bytes = int(idle_bytes.sum())
-    if private_bytes is not None:  # other processes may touch the rest
-        total_bytes = min(total_bytes, private_bytes)
+
+    def not_touched(pages: PageSet) -> tuple[NDArray[np.int64], int]:
+        """Return the bytes of each row, and their sum as far as no other process may touch them."""
+        idle_bytes = np.maximum(by_row - _inside_bytes(pages, edges), 0)
+        total_bytes = int(idle_bytes.sum())
+        return idle_bytes, total_bytes if private_bytes is None else min(total_bytes, private_bytes)
+
+    idle_bytes, total_bytes = not_touched(touched.pages)
+    if total_bytes < least_bytes and (later := _Touched(recent, largest, _after_start(recent))).span_s >= LEAST_S:
+        touched, (idle_bytes, total_bytes) = later, not_touched(later.pages)
     what = f"{size(total_bytes)} of {size(held_bytes)} without a file not touched in {span(touched.span_s)}"
     if total_bytes < least_bytes:
         return Check(RULE, f"{subject}: {what}")
@@ -66,9 +73,9 @@ def untouched(recent: Recent) -> Check:
 class _Touched:
     """The pages of a process that were touched in the last windows, since the last one whose accesses are not known."""
 
-    def __init__(self, recent: Recent, process: int) -> None:
+    def __init__(self, recent: Recent, process: int, first: int = 0) -> None:
         samples = recent.source.samples
-        first = max(recent.windows.start, recent.windows.stop - MOST_WINDOWS)
+        first = max(recent.windows.start, recent.windows.stop - MOST_WINDOWS, first)
         numbers = samples.sample[first : recent.windows.stop].tolist()
         parts: list[tuple[int, PageSet]] = []  # of windows from an index on
         for group, end in _groups(first, recent.windows.stop):
@@ -81,6 +88,17 @@ class _Touched:
         self.pages = before.union(union(pages for group, pages in parts if group >= late))
         self.late_bytes = self.pages.size_bytes - before.size_bytes
         """Bytes that were touched in the last third of the windows, and not before."""
+
+
+def _after_start(recent: Recent) -> int:
+    """Return the first window after the start of a program, which touches what it may never touch again.
+
+    That is up to a third of the time since the recording began, where enough is left.
+    """
+    if recent.windows.start:
+        return 0  # there are older ones than those
+    starts_s = (recent.source.samples.start_ns[recent.windows] - recent.end_ns) / 1e9
+    return int(np.searchsorted(starts_s, min(-LEAST_S, starts_s[0] * (1 - START_SHARE))))
 
 
 def _groups(first: int, stop: int) -> Iterator[tuple[int, int]]:

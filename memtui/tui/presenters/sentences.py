@@ -53,7 +53,8 @@ class SentencesLog:
                 self._windows = WindowFigures(samples, index, kind)
             else:
                 self._windows.add(samples, index)
-            after = last_part(samples, reader.end) if index == len(samples.sample) - 1 else NOTHING
+            is_last = index == len(samples.sample) - 1
+            after = last_part(samples, reader.end, alive=reader.alive) if is_last else NOTHING
             self._cursor_key, self._figures = key, self._windows.figures(samples, after)
         first = (self._ending_of(reader) if index == len(samples.sample) - 1 else ()) or verdict
         if reuse is None:
