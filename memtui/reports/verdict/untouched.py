@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,18 +50,10 @@ def untouched(recent: Recent) -> Check:
     private_bytes = recent.processes[largest]["private_bytes"] if len(recent.processes) > 1 else None
     if len(recent.processes) > 1 and private_bytes is None:
         return Check(RULE, f"{subject}: what its processes share is not read yet", measured=False)
-    edges = np.array([(row.start, row.end) for row in rows], np.uint64)
-    by_row = np.array([resident[row.id] for row in rows], np.int64)
-
-    def not_touched(pages: PageSet) -> tuple[NDArray[np.int64], int]:
-        """Return the bytes of each row, and their sum as far as no other process may touch them."""
-        idle_bytes = np.maximum(by_row - _inside_bytes(pages, edges), 0)
-        total_bytes = int(idle_bytes.sum())
-        return idle_bytes, total_bytes if private_bytes is None else min(total_bytes, private_bytes)
-
-    idle_bytes, total_bytes = not_touched(touched.pages)
+    idle_bytes, total_bytes = _not_touched(rows, resident, touched.pages, private_bytes)
     if total_bytes < least_bytes and (later := _Touched(recent, largest, _after_start(recent))).span_s >= LEAST_S:
-        touched, (idle_bytes, total_bytes) = later, not_touched(later.pages)
+        touched = later
+        idle_bytes, total_bytes = _not_touched(rows, resident, touched.pages, private_bytes)
     what = f"{size(total_bytes)} of {size(held_bytes)} without a file not touched in {span(touched.span_s)}"
     if total_bytes < least_bytes:
         return Check(RULE, f"{subject}: {what}")
@@ -88,6 +80,20 @@ class _Touched:
         self.pages = before.union(union(pages for group, pages in parts if group >= late))
         self.late_bytes = self.pages.size_bytes - before.size_bytes
         """Bytes that were touched in the last third of the windows, and not before."""
+
+
+def _not_touched(
+    rows: list[VmaRow], resident: Mapping[int, int], pages: PageSet, private_bytes: int | None
+) -> tuple[NDArray[np.int64], int]:
+    """Return the resident bytes of each row that are not among some pages, and their sum.
+
+    ``private_bytes``: of the process; other processes may touch the rest. None: there are no others.
+    """
+    edges = np.array([(row.start, row.end) for row in rows], np.uint64)
+    resident_bytes = np.array([resident[row.id] for row in rows], np.int64)
+    idle_bytes = np.maximum(resident_bytes - _inside_bytes(pages, edges), 0)
+    total_bytes = int(idle_bytes.sum())
+    return idle_bytes, total_bytes if private_bytes is None else min(total_bytes, private_bytes)
 
 
 def _after_start(recent: Recent) -> int:
