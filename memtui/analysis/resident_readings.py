@@ -7,7 +7,7 @@ the whole tree, some times a second, alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,14 @@ class Readings:
         read_ns: i8[n], when it was read, or the end of the window that it was read in.
         start_ns: i8[n], the start of that time.
         end_ns: i8[n], its end.
+        worked_out: how many of them were not read, but follow from the RSS (``resident_readings``).
     """
 
     bytes: NDArray[np.float64]
     read_ns: NDArray[np.int64]
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
+    worked_out: int = 0
 
     @property
     def lengths_ns(self) -> NDArray[np.int64]:
@@ -48,18 +50,41 @@ def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse
     """Return the resident memory of ``samples``, of its kind, with the readings ``uses``.
 
     A window repeats the last PSS that was read, which may be old: a PSS counts once, at the time of its reading where
-    that is known, else in the first window that has it.
+    that is known, else in the first window that has it. Between its readings the PSS follows the sum of the RSS, which
+    is read more often: what sharing saves, their difference, is taken to change evenly from reading to reading.
     """
     if resident.name != PSS:
         return rss_readings(samples, uses)
-    of_several = [(use.t_ns, use.pss_bytes) for use in uses if use.processes > 1 and use.pss_bytes is not None]
+    of_several = _of_several(uses)
     of_one = [(use.t_ns, use.rss_bytes) for use in uses if use.processes == 1]
     values = resident.bytes
     if of_several:
         first = np.concatenate(([True], values[1:] != values[:-1]))
         new = first & ~np.isin(values, [pss_bytes for _, pss_bytes in of_several])
         values = np.where((samples.processes[:] == 1) | new, values, np.nan)
-    return _with_more(samples, values, of_several + of_one)
+    readings = _with_more(samples, values, of_several + of_one)
+    read = sum(use.processes > 1 and use.pss_bytes is not None for use in uses)
+    return replace(readings, worked_out=max(len(of_several) - read, 0))
+
+
+def _of_several(uses: Sequence[MemoryUse]) -> list[tuple[int, int]]:
+    """Return (time, PSS) of the readings of several processes.
+
+    The difference to the RSS is that of PSS readings of as many processes: between two of them in proportion to the
+    time, else that of the nearest. Where there is none the PSS is not known.
+    """
+    sums: list[tuple[int, int]] = []
+    for processes in sorted({use.processes for use in uses} - {1}):
+        alike = [use for use in uses if use.processes == processes]
+        read = [(use.t_ns, use.rss_bytes - use.pss_bytes) for use in alike if use.pss_bytes is not None]
+        if not read:
+            continue
+        times, saved = np.array(read, np.float64).T
+        saved_bytes = np.interp([use.t_ns for use in alike], times, saved)
+        for use, saving in zip(alike, saved_bytes.tolist(), strict=True):
+            pss_bytes = max(use.rss_bytes - round(saving), 0) if use.pss_bytes is None else use.pss_bytes
+            sums.append((use.t_ns, pss_bytes))
+    return sums
 
 
 def _with_more(samples: Any, values: NDArray[np.float64], more: Sequence[tuple[int, int]]) -> Readings:

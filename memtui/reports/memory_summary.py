@@ -170,8 +170,10 @@ def proportional_set(resident: Resident, rows: ProcessRows, readings: Readings, 
         why = next((row["pss_reason"] for row in rows if row["pss_reason"]), "not recorded")
     values = readings.bytes if resident.name == PSS else readings.bytes * np.nan
     result = size_summary(values, why, readings.lengths_ns)
-    if result.mean is not None and lost:
-        result = replace(result, status=Status.APPROXIMATE, reason=f"not known in {_windows(lost)}: {why}")
+    doubts = [f"not known in {_windows(lost)}: {why}"] if lost else []
+    doubts += ["between its readings it follows the RSS"] if readings.worked_out else []
+    if result.mean is not None and doubts:
+        result = replace(result, status=Status.APPROXIMATE, reason="; ".join(doubts))
     return _with_meaning(result, MEANING[PSS])
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from memtui.analysis.alike import groups
 from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.overhead_budget import allowed
-from memtui.analysis.resident import resident
+from memtui.analysis.resident import RSS, resident
 from memtui.analysis.resident_readings import resident_readings, rss_readings, windows_without
 from memtui.core.json_fields import fields_to_json
 from memtui.core.options import DEFAULT_OVERHEAD_PPM
@@ -258,7 +258,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         session=title,
         host=HostSummary(hello.host.hostname, hello.host.kernel, hello.host.cpu_count),
         target=TargetSummary(hello.target.pid, hello.target.command, hello.target.start_ticks),
-        processes=process_summaries(reader, rows, alike_samples, rss.mean),
+        processes=process_summaries(reader, rows, alike_samples, rss.mean if resident_memory.name == RSS else None),
         tracker=hello.tracker,
         flush=hello.flush,
         rearm=hello.rearm,

@@ -64,9 +64,26 @@ def test_a_pss_that_windows_repeat_counts_once_at_the_time_when_it_was_read():
     """It was read at 8 and at 38; all windows of two processes until then say what was read at 8."""
     table = samples([5, 10, 20, 30, 40], [100, 190, 190, 190, 190], [1, 2, 2, 2, 2])
     memory = Resident(PSS, np.array([100.0, 110, 110, 110, 170]))
-    found = resident_readings(table, memory, [use(8, 190, 110, 2), use(20, 190, None, 2), use(38, 190, 170, 2)])
+    found = resident_readings(table, memory, [use(8, 190, 110, 2), use(38, 190, 170, 2)])
     assert (found.bytes.tolist(), found.read_ns.tolist()) == ([100, 110, 170], [5, 8, 38])
     assert found.lengths_ns.tolist() == [6, 17, 17]
+    assert found.worked_out == 0
+
+
+def test_between_its_readings_the_pss_follows_the_rss():
+    """What sharing saves is 90 at 10, and 50 at 30: the children copied 40, and allocated 100 meanwhile."""
+    table = samples([5, 40], [100, 190], [1, 2])
+    memory = Resident(PSS, np.array([100.0, 140]))
+    uses = [
+        *(use(8, 190, None, 2), use(10, 190, 100, 2), use(20, 290, None, 2), use(30, 290, 240, 2)),
+        *(use(33, 400, None, 3), use(35, 300, None, 2)),
+    ]
+    found = resident_readings(table, memory, uses)
+    assert list(zip(found.read_ns.tolist(), found.bytes.tolist(), strict=True)) == [
+        *((5, 100), (8, 100), (10, 100), (20, 220), (30, 240)),
+        *((35, 250), (40, 140)),  # nothing is known of three processes
+    ]
+    assert found.worked_out == 3
 
 
 def test_a_pss_that_only_windows_have_counts_once():
