@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis import memory_growth
+from memtui.analysis.memory_sentences import fitting
 from memtui.cli.main import main
 from memtui.core.samples import MemoryLimit
 from memtui.reports.redact import open_source
@@ -129,6 +130,24 @@ def test_the_limit_comes_first_and_says_what_to_do(tmp_path):
         assert [finding.short for finding in verdict.findings][1].startswith("Memory grows by 5.")
 
 
+def test_a_finding_fits_into_one_line_of_a_narrow_screen(tmp_path):
+    """At 80x24 there is one line, and a finding that does not fit makes room for figures that say nothing of it."""
+    cgroup = "/kubepods.slice/kubepods-burstable.slice/" + "x" * 60
+
+    def limit(n: int) -> MemoryLimit:
+        return replace(filling(n), cgroup=cgroup)
+
+    dying = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + 5 * n, 30), appending(5), limit=limit)
+    waiting = session_of(
+        tmp_path / "t.memtui", steady, faults=lambda n: 4000 * n, limit=lambda n: replace(full(n), cgroup=cgroup)
+    )
+    for path, rule in ((dying, "oom"), (waiting, "thrashing")):
+        finding = checks_of(path)[rule].finding
+        (line,) = fitting([finding_forms(finding), ("In a window",)], 78, 1)
+        assert line.startswith(finding.short)
+        assert len(finding.short) <= 78
+
+
 def test_a_limit_far_away_leaves_time_to_plan(tmp_path):
     def slowly(n: int) -> MemoryLimit:
         return MemoryLimit((START_S + n) * S, "", 24 * GIB, 19 * GIB + n * MIB, 100 * MIB, 0)
@@ -144,7 +163,7 @@ def test_a_limit_without_growth(tmp_path):
     checks = checks_of(session_of(tmp_path / "s.memtui", steady, limit=same))
     assert checks["oom"].looked_at == (
         "limit of memory: 9.00 GiB of the 24.0 GiB of the machine in use, and 1.00 GiB more are page cache that the "
-        "kernel takes back first; what was seen does not reach it soon"
+        "kernel takes back first; what is in use does not reach it soon"
     )
     assert not checks_of(session_of(tmp_path / "t.memtui", steady))["oom"].measured
 
@@ -289,9 +308,9 @@ def test_data_whose_turn_will_come_is_not_called_untouched(tmp_path):
 @pytest.mark.parametrize(
     ("resident", "touched", "windows", "known", "why"),
     [
-        ((20, 150, 900), (10, 10, 0), 90, True, "of 170 MiB without a file 20.0 MiB touched in a window"),
+        ((20, 150, 900), (10, 10, 0), 90, True, "170 MiB without a file, 20.0 MiB of all touched in a window"),
         ((20, 150, 90), (10, 10, 0), 90, True, "memory that is not touched: 20.0 MiB of 260 MiB touched in a window"),
-        ((20, 900, 0), (10, 500, 0), 90, True, "without a file 510 MiB touched in a window"),
+        ((20, 900, 0), (10, 500, 0), 90, True, "without a file, 510 MiB of all touched in a window"),
         ((20, 900, 0), (10, 10, 0), 30, False, "seen for 30 s: from 45 s on"),
     ],
 )
@@ -362,8 +381,8 @@ def test_thrashing_needs_faults_and_full_memory(tmp_path):
     path = session_of(tmp_path / "s.memtui", steady, faults=lambda n: 400 * n, limit=full)
     assert rules_found(path) == ["thrashing"]
     assert checks_of(path)["thrashing"].finding.sentence == (
-        "It reads 400 pages a second from disk or swap, because cgroup /job is full: 319 MiB in use and 700 MiB page "
-        "cache of 1.00 GiB."
+        "It waits 400 times a second for pages from disk or swap, because cgroup /job is full: 319 MiB in use and "
+        "700 MiB page cache of 1.00 GiB."
     )
     assert rules_found(session_of(tmp_path / "a.memtui", steady, faults=lambda n: 10 * n, limit=full)) == []
     first_read = session_of(
@@ -426,7 +445,7 @@ def test_a_burst_of_faults_is_not_thrashing(tmp_path):
     path = session_of(tmp_path / "s.memtui", steady, faults=lambda n: 4000 * (n >= 60), limit=full)
     check = checks_of(path)["thrashing"]
     assert check.finding is None
-    assert check.looked_at == "pages read from disk or swap: 0 a second in the median of the last 60 s"
+    assert check.looked_at == ("waiting for pages from disk or swap: 0 times a second in the median of the last 60 s")
 
 
 def test_faults_that_are_not_known(tmp_path):
@@ -530,8 +549,8 @@ def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
     assert main(["report", str(path)]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("verdict")]
     assert line == (
-        "verdict      nothing to do; looked at: limit of memory, pages read from disk or swap, growth of RSS, memory "
-        "that is not touched, cost of watching, huge pages that would fit"
+        "verdict      nothing to do; looked at: limit of memory, waiting for pages from disk or swap, growth of RSS, "
+        "memory that is not touched, cost of watching, huge pages that would fit"
     )
     assert main(["report", "--json", str(path)]) == 0
     verdict = json.loads(capsys.readouterr().out)["verdict"]
@@ -606,7 +625,7 @@ def test_the_guide_lists_every_rule_and_its_thresholds():
         f"{untouched.LEAST_BYTES >> 20} MiB",
         f"{untouched.MOST_WINDOWS} windows",
         f"{unsharing.LEAST_BYTES >> 20} MiB",
-        f"{thrashing.FAULTS_PER_S:.0f} pages a second",
+        f"{thrashing.FAULTS_PER_S:.0f} times a second",
         f"{thrashing.FULL_SHARE:.0%}".replace("%", " %"),
         "half of what major faults read",
         f"{recording_cost.MOST_TIMES} times",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memtui.analysis.limit_forecast import whose_limit
-from memtui.core.units import size, span
+from memtui.analysis.limit_forecast import time_left, whose_limit
+from memtui.core.units import size
 from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms, victim_clause
 from memtui.reports.verdict.recent import Check, Finding, Recent
 
@@ -18,8 +18,8 @@ def out_of_memory(recent: Recent) -> Check:
         return Check(RULE, "limit of memory: not read", measured=False)
     used = f"{size(limit.needed_bytes)} of the {size(limit.limit_bytes)} of {whose_limit(limit.cgroup)} in use"
     if limit.forecast is None:
-        return Check(RULE, f"limit of memory: {used}{cache_clause(limit)}; what was seen does not reach it soon")
-    sentence, short = forecast_forms(limit)
+        return Check(RULE, f"limit of memory: {used}{cache_clause(limit)}; what is in use does not reach it soon")
+    sentence, _, short = forecast_forms(limit)
     return Check(RULE, f"limit of memory: {used}", finding=Finding(sentence, short, _action(limit), _evidence(limit)))
 
 
@@ -36,10 +36,11 @@ def _evidence(limit: LimitSummary) -> tuple[str, ...]:
     if forecast is None:
         return ()
     victim = victim_clause(limit)
+    swap = f", of it {size(limit.swap_bytes)} by swapping out" if limit.swap_bytes else ""
     return (
         f"in use without page cache: {size(limit.needed_bytes)} of {size(limit.limit_bytes)}",
-        f"left until the kernel kills: {size(limit.left_bytes)}, of it {size(limit.swap_bytes)} by swapping out",
+        f"left until the kernel kills: {size(limit.left_bytes)}{swap}",
         f"page cache that the kernel takes back first: {size(limit.reclaimable_bytes)}",
-        f"full in {span(forecast.full_in_low_s)} to {span(forecast.full_in_high_s)} (95 %), if growth stays as it is",
+        f"full in {time_left(forecast)}, with 95 %, if growth stays as it is",
         *([victim] if victim else []),
     )

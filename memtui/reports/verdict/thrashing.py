@@ -20,13 +20,13 @@ FULL_SHARE = 0.95  # of the limit: in use and page cache together
 
 
 def thrashing(recent: Recent) -> Check:
-    """Return how many pages a second are read from disk or swap while the limit of memory is reached."""
-    subject = "pages read from disk or swap"
+    """Return how often a second pages are waited for while the limit of memory is reached; a wait may read several."""
+    subject = "waiting for pages from disk or swap"
     rates = major_fault_rates(recent)
     if rates is None:
         return Check(RULE, f"{subject}: seen for less than {span(LEAST_S)}", measured=False)
     rate_per_s = float(np.median(rates))
-    what = f"{subject}: {rate_per_s:.0f} a second in the median of the last {span(min(LOOKED_S, recent.span_s))}"
+    what = f"{subject}: {rate_per_s:.0f} times a second in the median of the last {span(min(LOOKED_S, recent.span_s))}"
     waits = _waits(recent)
     what += f"; {waits}" if waits else ""
     if (rates >= FAULTS_PER_S).mean() < LEAST_SHARE:
@@ -39,14 +39,14 @@ def thrashing(recent: Recent) -> Check:
     again_per_s = _refaults_per_s(recent)
     if again_per_s is not None and again_per_s < FAULTS_PER_S:
         return Check(RULE, f"{what}; {_again(again_per_s)}: they are read for the first time")
-    start = f"It reads {rate_per_s:,.0f} pages a second from disk or swap, because {whose_limit(limit.cgroup)} is full"
+    start = f"It waits {rate_per_s:,.0f} times a second for pages from disk or swap"
     return Check(
         RULE,
         what,
         finding=Finding(
-            f"{start}: {size(limit.needed_bytes)} in use and {size(limit.reclaimable_bytes)} page cache of "
-            f"{size(limit.limit_bytes)}.",
-            f"{start}.",
+            f"{start}, because {whose_limit(limit.cgroup)} is full: {size(limit.needed_bytes)} in use and "
+            f"{size(limit.reclaimable_bytes)} page cache of {size(limit.limit_bytes)}.",
+            f"{start}: memory is full.",
             "Give it more memory, or read the data in the order in which it lies, in smaller pieces.",
             (
                 f"major faults a second, by window: {rates.min():.0f} to {rates.max():.0f}",

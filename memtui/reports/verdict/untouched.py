@@ -33,7 +33,8 @@ def untouched(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: what is resident is not known", measured=False)
     stored_bytes = recent.processes[largest]["stored_bytes"] or 0
     if rss_bytes - stored_bytes < LEAST_BYTES:
-        return Check(RULE, f"{subject}: {size(stored_bytes)} of {size(rss_bytes)} touched in a window")
+        wss_bytes = recent.processes[largest]["wss_bytes"]
+        return Check(RULE, f"{subject}: {size(wss_bytes)} of {size(rss_bytes)} touched in a window")
     resident = recent.source.vma_rss(recent.sample)
     rows = [
         row
@@ -43,7 +44,9 @@ def untouched(recent: Recent) -> Check:
     held_bytes = sum(resident[row.id] for row in rows)
     least_bytes = max(LEAST_BYTES, LEAST_SHARE * held_bytes)
     if held_bytes - stored_bytes < least_bytes:
-        return Check(RULE, f"{subject}: of {size(held_bytes)} without a file {size(stored_bytes)} touched in a window")
+        return Check(
+            RULE, f"{subject}: {size(held_bytes)} without a file, {size(stored_bytes)} of all touched in a window"
+        )
     touched = _Touched(recent, largest)
     if touched.windows < LEAST_WINDOWS or touched.span_s < LEAST_S:
         return Check(RULE, f"{subject}: seen for {span(touched.span_s)}: from {span(LEAST_S)} on", measured=False)
