@@ -33,7 +33,7 @@ class MemoryUseProbe:
             return ()
         watched = list(pids)
         sizes = [self._rss_bytes(pid) for pid in watched]
-        more = {pid: size for pid in others() if (size := self._rss_bytes(pid))}  # 0: it has ended
+        more = {pid: size for pid in others() if (size := self._rss_bytes(pid)) is not None}
         ended_ns = time.monotonic_ns()
         self._due_ns = began_ns + max(EVERY_NS, REST * (ended_ns - began_ns))
         read = [size for size in sizes if size is not None]
@@ -44,9 +44,9 @@ class MemoryUseProbe:
         return (MemoryUse(ended_ns, len(watched) + len(more), rss_bytes, self._new_pss_bytes([*watched, *more])),)
 
     def _rss_bytes(self, pid: int) -> int | None:
-        """Return the RSS; None where the process ended, or may not be read."""
+        """Return the RSS; None where the process or its first thread ended, or may not be read."""
         try:
-            return rss_bytes_of(self._proc / str(pid))
+            return rss_bytes_of(self._proc / str(pid)) or None  # the kernel shows it under the first thread
         except (OSError, ValueError, IndexError):
             return None
 

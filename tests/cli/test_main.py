@@ -279,7 +279,7 @@ def test_a_closed_pipe_is_no_error(session):
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(("form", "files"), [("csv", "19 files"), ("json", "session.json"), ("html", "report.html")])
+@pytest.mark.parametrize(("form", "files"), [("csv", "20 files"), ("json", "session.json"), ("html", "report.html")])
 def test_an_export_that_takes_its_time_says_so(form, files, session, tmp_path, monkeypatch, capsys):
     def slow(*argv, **options):
         time.sleep(0.5)

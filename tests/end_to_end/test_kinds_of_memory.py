@@ -269,7 +269,7 @@ touch(a, range({pages}))
     with closing(Session(path)) as session:
         stored = session.samples.pss_bytes[np.isfinite(session.samples.pss_bytes)]
         assert report["pss_bytes"]["max"] >= stored.max() >= pages * PAGE
-        assert not report["pss_bytes"]["reason"] or len(stored) < len(session.samples)
+        assert "not known in" not in report["pss_bytes"]["reason"] or len(stored) < len(session.samples)
 
 
 def test_a_peak_between_two_windows_is_in_the_resident_memory_of_the_report(run, tmp_path):

@@ -103,6 +103,9 @@ def test_nothing_is_said_where_a_process_ended_or_may_not_be_read(tmp_path, cloc
     (tmp_path / "2" / "statm").write_text("")
     assert probe.poll([1, 2]) == ()
     clock[0] += EVERY_NS
+    (tmp_path / "2" / "statm").write_text("0 0 0 0 0 0 0\n")  # its first thread ended, and others run on
+    assert probe.poll([1, 2]) == ()
+    clock[0] += EVERY_NS
     assert probe.poll([]) == ()
 
 

@@ -71,7 +71,7 @@ def test_scalars(reader):
     assert table.wss_bytes.tolist() == [touched(s).size_bytes for s in range(SAMPLES)]
     assert set(table.paused_ns) == {3e6}
     assert set(table.status) == {"ok"}
-    assert reader.end == End(SAMPLES * 203_000_000, "target exited")
+    assert reader.end == End(SAMPLES * 203_000_000, "target exited", "", None, reader.end.recorder_cpu_ns)
     assert reader.hello == sessions.hello()
     assert not reader.alive
 
