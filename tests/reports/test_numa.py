@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
 
-from memtui.core.samples import NumaUse
+from memtui.core.samples import NumaUse, Power, Process, Window
+from memtui.reports.redact import open_source
 from memtui.reports.verdict.numa import LEAST_BYTES, RULE, numa
 from memtui.reports.verdict.recent import Check
+from memtui.reports.verdict.verdict import last_verdict
+from tests.support.sessions import messages, write_session
 
 S = 10**9
 FIVE = (0, 5, 10, 15, 20)  # seconds
@@ -18,14 +22,17 @@ def readings(pages: dict[int, int], threads: dict[int, int], times=FIVE, process
     """The same pages and threads by node at each time."""
     nodes = sorted(pages | threads)
     return [
-        NumaUse(t_s * S, process, node, pages.get(node, 0), threads.get(node, 0)) for t_s in times for node in nodes
+        NumaUse(round(t_s * S), process, node, pages.get(node, 0), threads.get(node, 0))
+        for t_s in times
+        for node in nodes
     ]
 
 
 def checked(uses: list[NumaUse], wss_bytes: int | None = 4 * LEAST_BYTES, *, end_s: float = 20) -> Check:
-    rows = {key: {"pid": 40 + key, "wss_bytes": wss_bytes} for key in (1, 2)}
+    rows = {key: {"wss_bytes": wss_bytes} for key in (1, 2)}
+    processes = [Process(key, 40 + key, 1, 0, key, "python") for key in (1, 2)]
     between = lambda first, last: [use for use in uses if first <= use.t_ns < last]  # noqa: E731
-    source = SimpleNamespace(numa_use=between)
+    source = SimpleNamespace(numa_use=between, processes=lambda: processes)
     return numa(SimpleNamespace(end_ns=round(end_s * S), source=source, processes=rows))
 
 
@@ -85,6 +92,19 @@ def test_what_has_to_be_seen(uses, why):
     check = checked(uses)
     assert (check.measured, check.finding) == (False, None)
     assert check.looked_at.endswith(why)
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_session_keeps_what_the_rule_reads(redact, tmp_path):
+    """By the product's way into a session and out of it, where little memory is touched."""
+    *begin, end = messages(30, interval_ns=S)
+    last_ns = max(message.end_ns for message in begin if isinstance(message, Window))
+    uses = readings({0: 128, 1: 384}, {0: 3}, [last_ns / S - before for before in (20, 10, 0)])
+    path = write_session(tmp_path / "s.memtui", [*begin, Power(numa_use=tuple(uses)), end])
+    with closing(open_source(path, redact=redact)) as source:
+        (check,) = [check for check in last_verdict(source).checks if check.rule == RULE]
+    assert (check.measured, check.finding) == (True, None)
+    assert "75.0 % of what is touched (9.9" in check.looked_at
 
 
 def test_five_minutes_are_looked_at():

@@ -62,11 +62,11 @@ def _far(
     for t_ns in times:
         pages = sum(use.pages for use in readings[t_ns])
         shares.append(sum(use.pages for use in readings[t_ns] if use.node not in home) / pages)
-    row = recent.processes[process]
-    least, touched_bytes = min(shares), row["wss_bytes"] or 0
+    least, touched_bytes = min(shares), recent.processes[process]["wss_bytes"] or 0
+    pid = next((each.pid for each in recent.source.processes() if each.key == process), None)
     others = {use.node for t_ns in times for use in readings[t_ns] if use.pages} - home
     lines = (
-        f"pid {row['pid']}: its threads ran on node {_listed(home)} in {len(times)} readings",
+        f"pid {pid}: its threads ran on node {_listed(home)} in {len(times)} readings",
         f"of {sum(use.pages for use in readings[times[-1]])} touched pages chosen at random, "
         + ", ".join(f"{use.pages} were on node {use.node}" for use in readings[times[-1]] if use.pages),
         f"share on other nodes, by reading: {percent(min(shares))} to {percent(max(shares))}",
