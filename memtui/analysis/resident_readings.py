@@ -71,7 +71,7 @@ def _of_several(uses: Sequence[MemoryUse]) -> list[tuple[int, int]]:
     """Return (time, PSS) of the readings of several processes.
 
     The difference to the RSS is that of PSS readings of as many processes: between two of them in proportion to the
-    time, else that of the nearest. Where there is none the PSS is not known.
+    time, else that of the nearest. Without such a reading the PSS is not known.
     """
     sums: list[tuple[int, int]] = []
     for processes in sorted({use.processes for use in uses} - {1}):

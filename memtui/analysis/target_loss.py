@@ -27,6 +27,12 @@ class LastPart:
     lost_ns: float = 0.0
     cpu_ns: float | None = 0.0
 
+    def cpu_share(self, cpu_ns: float, apart_ns: float) -> float:
+        """Return the CPUs that took ``cpu_ns`` from the end of the first window to that of the last, with this part."""
+        if self.cpu_ns is None:
+            return cpu_ns / apart_ns
+        return (cpu_ns + self.cpu_ns) / (apart_ns + self.length_ns)
+
 
 def last_part(samples: Any, end: End | None, *, alive: bool = False) -> LastPart:
     """Return the time after the last of ``samples`` until the ``end``, or the next interval of what is still recorded.

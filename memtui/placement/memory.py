@@ -1,6 +1,6 @@
 """Memory of a chosen kind, as mappings of this process: on a NUMA node, in huge pages, in a file.
 
-Linux only, and without libnuma: mbind(2) and move_pages(2) are called by number.
+Linux only, and without libnuma: mbind(2) is called by number.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
+from memtui.core.numa import NODES, nodes_of_pages, numbers_in
+
 HUGE_BYTES = 2 << 20
 _MAP_HUGETLB = 0x40000
 _MPOL_BIND = 2
 _STATX_ATTR_DAX = 0x00200000
 _AT_FDCWD, _STATX_BASIC = -100, 0x7FF
-_SYSTEM_CALLS = {"x86_64": (237, 279), "aarch64": (235, 239)}  # mbind, move_pages; asm/unistd.h
-_NODES = Path("/sys/devices/system/node")
+_MBIND = {"x86_64": 237, "aarch64": 235}  # asm/unistd.h
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
 
@@ -43,7 +44,7 @@ def on_node(size: int, node: int) -> mmap.mmap:
     mask[node // 64] = 1 << node % 64
     # The kernel subtracts one from the number of bits.
     most = ctypes.c_ulong(len(mask) * 64 + 1)
-    call = _system_call(0)
+    call = _mbind_call()
     if _c().syscall(call, _pointer(mapping), ctypes.c_ulong(size), _MPOL_BIND, mask, most, 0):
         raise NoMemory(f"memory cannot be bound to node {node}: mbind: {os.strerror(ctypes.get_errno())}")
     populate(mapping)
@@ -61,18 +62,19 @@ def nodes_of(buffer: mmap.mmap | np.ndarray) -> Counter[int]:
     """
     first = address(buffer)
     size = buffer.nbytes if isinstance(buffer, np.ndarray) else len(buffer)
-    starts = range(first - first % mmap.PAGESIZE, first + size, mmap.PAGESIZE)
-    pages = (ctypes.c_void_p * len(starts))(*starts)
-    status = (ctypes.c_int * len(starts))()
-    if _c().syscall(_system_call(1), 0, ctypes.c_ulong(len(starts)), pages, None, status, 0):
-        raise NoMemory(f"move_pages: {os.strerror(ctypes.get_errno())}")
-    return Counter(status)
+    starts = np.arange(first - first % mmap.PAGESIZE, first + size, mmap.PAGESIZE, dtype=np.uint64)
+    try:
+        return Counter(nodes_of_pages(0, starts).tolist())
+    except OSError as error:
+        raise NoMemory(f"move_pages: {error.strerror}") from None
+    except NotImplementedError as error:
+        raise NoMemory(str(error)) from None
 
 
 def nodes_with_memory() -> list[int]:
     """Return the numbers of the NUMA nodes that have memory; only 0 where the kernel has no list of nodes."""
     try:
-        return _ranges((_NODES / "has_memory").read_text())
+        return numbers_in((NODES / "has_memory").read_text())
     except OSError:
         return [0]
 
@@ -180,20 +182,11 @@ def _pointer(mapping: mmap.mmap) -> ctypes.c_void_p:
     return ctypes.c_void_p(address(mapping))
 
 
-def _system_call(which: int) -> ctypes.c_long:
+def _mbind_call() -> ctypes.c_long:
     try:
-        return ctypes.c_long(_SYSTEM_CALLS[platform.machine()][which])
+        return ctypes.c_long(_MBIND[platform.machine()])
     except KeyError:
         raise NoMemory(f"memory of a NUMA node cannot be asked for on {platform.machine()}") from None
-
-
-def _ranges(text: str) -> list[int]:
-    """Return the numbers of a list as the kernel writes it: ``0-1,4``."""
-    numbers: list[int] = []
-    for part in filter(None, text.strip().split(",")):
-        low, _, high = part.partition("-")
-        numbers += range(int(low), int(high or low) + 1)
-    return numbers
 
 
 def _huge_bytes(first: int, size: int) -> int:

@@ -59,11 +59,12 @@ class MemoryLimits:
         limits = list(self._of_cgroups(now_ns, swap_bytes))
         if machine.keys() >= {"MemTotal", "MemFree", "MemAvailable"}:
             total, free, available = (machine[name] * _KIB for name in ("MemTotal", "MemFree", "MemAvailable"))
-            used = total - free, max(available - free, 0)
-            refaults = _refaults(numbers_of(self._proc / "vmstat"))
-            limits.append(MemoryLimit(now_ns, "", total, *used, swap_bytes, refaults=refaults))
+            limits.append(MemoryLimit(now_ns, "", total, total - free, max(available - free, 0), swap_bytes))
         least = min(limits, key=lambda limit: limit.left_bytes, default=None)
-        return None if least is None else replace(self._with_stalls(least), oom_score_adj=self._oom_score_adj())
+        if least is None:
+            return None
+        refaults = least.refaults if least.cgroup else _refaults(numbers_of(self._proc / "vmstat"))
+        return replace(self._with_stalls(least), refaults=refaults, oom_score_adj=self._oom_score_adj())
 
     def _oom_score_adj(self) -> int | None:
         try:

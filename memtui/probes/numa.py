@@ -6,9 +6,7 @@ by ``move_pages(2)``, which moves nothing where it gets no nodes. On a machine w
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.numa import NODES, nodes_of_pages, numbers_in
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import (
     BLOCK_BYTES,
@@ -29,30 +28,17 @@ from memtui.core.page_sizes import (
 from memtui.core.procfs import PROC
 from memtui.core.samples import NumaUse
 
-NODES = Path("/sys/devices/system/node")
 EVERY_NS = 5_000_000_000
 REST = 1000  # times what reading took: at most 0.1 % of a CPU
 SAMPLED = 512  # pages: a share of a half has a standard error of 2.2 %
-_MOVE_PAGES = {"x86_64": 279, "aarch64": 239}.get(platform.machine())
 _UTIME, _STIME, _PROCESSOR = 11, 12, 36  # in /proc/PID/task/TID/stat after the name: proc_pid_stat(5), 14, 15 and 39
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def cpus_of(text: str) -> set[int]:
-    """Return the numbers of a list like ``0-3,8``."""
-    cpus: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first:
-            cpus.update(range(int(first), int(last or first) + 1))
-    return cpus
 
 
 def nodes_of_cpus(nodes: Path = NODES) -> dict[int, int]:
     """Return the node of each CPU; empty where fewer than two nodes have memory."""
     try:
-        with_memory = cpus_of((nodes / "has_memory").read_text())
-        lists = {node: cpus_of((nodes / f"node{node}" / "cpulist").read_text()) for node in sorted(with_memory)}
+        with_memory = numbers_in((nodes / "has_memory").read_text())
+        lists = {node: numbers_in((nodes / f"node{node}" / "cpulist").read_text()) for node in with_memory}
     except (OSError, ValueError):
         return {}
     return {cpu: node for node, cpus in lists.items() for cpu in cpus} if len(with_memory) > 1 else {}
@@ -97,24 +83,6 @@ def random_addresses(pages: PageSet, count: int, random: np.random.Generator) ->
     return addresses
 
 
-def nodes_of_pages(pid: int, addresses: NDArray[np.uint64]) -> NDArray[np.int32] | None:
-    """Return the node of the page at each address, i4[n], negative where there is none; None where it is not said."""
-    if _MOVE_PAGES is None:
-        return None
-    where = np.ascontiguousarray(addresses, np.uint64)
-    nodes = np.full(len(where), -1, np.int32)
-    result = _libc.syscall(
-        ctypes.c_long(_MOVE_PAGES),
-        ctypes.c_int(pid),
-        ctypes.c_ulong(len(where)),
-        ctypes.c_void_p(where.ctypes.data),
-        ctypes.c_void_p(None),  # no nodes to move to: it only says where the pages are
-        ctypes.c_void_p(nodes.ctypes.data),
-        ctypes.c_int(0),
-    )
-    return nodes if result == 0 else None
-
-
 class NumaProbe:
     """Reads the nodes of watched processes now and then."""
 
@@ -134,12 +102,12 @@ class NumaProbe:
         if not self._node_of or pages is None or began_ns < self._due_ns.get(pid, 0):
             return ()
         threads = self._threads(pid)
-        nodes = nodes_of_pages(pid, random_addresses(pages, SAMPLED, self._random))
+        nodes = self._nodes(pid, pages)
         ended_ns = time.monotonic_ns()
         self._due_ns[pid] = began_ns + max(EVERY_NS, REST * (ended_ns - began_ns))
-        if nodes is None or not (nodes >= 0).any():
+        if not len(nodes):
             return ()
-        counts = Counter(nodes[nodes >= 0].tolist())
+        counts = Counter(nodes.tolist())
         return tuple(NumaUse(ended_ns, process, node, counts[node], threads[node]) for node in sorted(counts | threads))
 
     def forget_others(self, pids: tuple[int, ...]) -> None:
@@ -147,6 +115,14 @@ class NumaProbe:
         for table in (self._due_ns, self._cpu):
             for pid in table.keys() - set(pids):
                 del table[pid]
+
+    def _nodes(self, pid: int, pages: PageSet) -> NDArray[np.int32]:
+        """Return the nodes of some of these pages; none where the process ended, or may not be asked."""
+        try:
+            nodes = nodes_of_pages(pid, random_addresses(pages, SAMPLED, self._random))
+        except (OSError, NotImplementedError):
+            return np.empty(0, np.int32)
+        return nodes[nodes >= 0]
 
     def _threads(self, pid: int) -> Counter[int]:
         """Return how many threads that had a CPU since the last reading had one of each node last."""

@@ -68,14 +68,13 @@ def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhe
     cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
     after = last_part(samples, reader.end, alive=reader.alive)
     span_ns += after.length_ns
-    apart_ns = float(samples.end_ns[-1] - samples.end_ns[0]) + (after.length_ns if after.cpu_ns is not None else 0)
     lost = lost_fraction(samples.lost_ns[:], span_ns)
     cost = Overhead(
         paused_fraction=float(paused.sum() / span_ns) if len(paused) else None,
         paused_median_s=float(np.median(paused) / SECOND_NS) if len(paused) else None,
         paused_max_s=_longest_pause_s(rows),
         lost_fraction=None if lost is None else lost + after.lost_ns / span_ns,
-        self_cpu_fraction=(float(cpu_ns[-1] - cpu_ns[0]) + (after.cpu_ns or 0.0)) / apart_ns,
+        self_cpu_fraction=after.cpu_share(float(cpu_ns[-1] - cpu_ns[0]), float(samples.end_ns[-1] - samples.end_ns[0])),
         reason="",
         budget=None,
     )

@@ -7,13 +7,12 @@ import os
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import BLOCK_SHIFT, GIANT_SHIFT, PAGE_SHIFT
-from memtui.probes.numa import NumaProbe, cpus_of, nodes_of_cpus, nodes_of_pages, random_addresses
+from memtui.probes.numa import NumaProbe, nodes_of_cpus, random_addresses
 
 PAGE = 4096
 
@@ -33,13 +32,6 @@ def thread(proc: Path, pid: int, tid: int, ticks: int, cpu: int) -> None:
     fields = ["S", *["0"] * 49]
     fields[11], fields[12], fields[36] = str(ticks // 2), str(ticks - ticks // 2), str(cpu)
     (folder / "stat").write_text(f"{tid} (a) b (c) {' '.join(fields)}\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "cpus"), [("0-2,8\n", {0, 1, 2, 8}), ("3", {3}), ("\n", set()), ("0-1,4-5", {0, 1, 4, 5})]
-)
-def test_lists_of_cpus(text, cpus):
-    assert cpus_of(text) == cpus
 
 
 def test_a_machine_with_one_node_has_nothing_to_say(tmp_path):
@@ -79,18 +71,6 @@ def test_every_page_has_the_same_chance():
     assert places.tolist() == [*small, *range(40 * 512, 41 * 512)]
     assert counts.min() > 55  # of 98.9 each, with a standard deviation of 10
     assert counts.max() < 150
-
-
-def test_the_kernel_says_where_pages_lie():
-    """On a machine with one node all are there; a page that nobody has touched is nowhere."""
-    with mmap.mmap(-1, 8 * PAGE) as memory:
-        memory[:PAGE] = b"x" * PAGE
-        start = np.frombuffer(memory, np.uint8).ctypes.data
-        found = nodes_of_pages(os.getpid(), np.array([start, start + 4 * PAGE], np.uint64))
-    online = cpus_of(Path("/sys/devices/system/node/online").read_text())
-    assert found[0] in online
-    assert found[1] < 0
-    assert nodes_of_pages(2**22 + 1, np.array([start], np.uint64)) is None, "there is no such process"
 
 
 def test_a_reading_counts_pages_and_the_threads_that_ran(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TypeVar
 
 import numpy as np
 
@@ -69,28 +70,29 @@ def _again(pages_per_s: float) -> str:
 
 def _refaults_per_s(recent: Recent) -> float | None:
     """Return how many pages a second were read in the last minute that had been in memory; None: not counted."""
-    counted = [limit for limit in recent.limits if limit.refaults is not None]
-    counted = [
-        limit
-        for limit in counted
-        if limit.cgroup == counted[-1].cgroup and limit.t_ns >= counted[-1].t_ns - LOOKED_S * 1e9
-    ]
-    if len(counted) < 2 or counted[0].refaults is None or counted[-1].refaults is None:
+    counts = [(limit.t_ns, limit.cgroup, limit.refaults) for limit in recent.limits if limit.refaults is not None]
+    counted = _last_minute(counts)
+    if len(counted) < 2:
         return None
-    return max(counted[-1].refaults - counted[0].refaults, 0) / (counted[-1].t_ns - counted[0].t_ns) * 1e9
+    (first_ns, _, before), (last_ns, _, after) = counted[0], counted[-1]
+    return max(after - before, 0) / (last_ns - first_ns) * 1e9
+
+
+_Count = TypeVar("_Count")
+
+
+def _last_minute(counts: list[tuple[int, str, _Count]]) -> list[tuple[int, str, _Count]]:
+    """Return those of (time, cgroup, count) that are of the last one's cgroup, and of the minute before it."""
+    return [each for each in counts if each[1] == counts[-1][1] and each[0] >= counts[-1][0] - LOOKED_S * 1e9]
 
 
 def _waits(recent: Recent) -> str:
     """Return how much of the time tasks waited for memory (pressure stall information); "" where that is not known."""
-    counted = [limit for limit in recent.limits if limit.some_stall_ns is not None]
-    counted = [
-        limit
-        for limit in counted
-        if limit.stall_cgroup == counted[-1].stall_cgroup and limit.t_ns >= counted[-1].t_ns - LOOKED_S * 1e9
-    ]
+    stalls = [limit for limit in recent.limits if limit.some_stall_ns is not None]
+    counted = _last_minute([(limit.t_ns, limit.stall_cgroup, limit) for limit in stalls])
     if len(counted) < 2:
         return ""
-    first, last = counted[0], counted[-1]
+    first, last = counted[0][2], counted[-1][2]
     shares = [
         percent(max(after - before, 0) / (last.t_ns - first.t_ns))
         for before, after in ((first.some_stall_ns, last.some_stall_ns), (first.full_stall_ns, last.full_stall_ns))

@@ -135,9 +135,6 @@ class WindowFigures:
         cpu_ns = sum(
             float(taken[last]) - float(taken[0]) for taken in (samples.sampler_cpu_ns, samples.recorder_cpu_ns)
         )
-        cpu_share = cpu_ns / apart_ns if apart_ns > 0 else None
-        if cpu_share is not None and after.cpu_ns is not None:
-            cpu_share = (cpu_ns + after.cpu_ns) / (apart_ns + after.length_ns)
         window_s, wss, wss_both, resident = (median.value for median in self._medians)
         comparable = bool(resident) and self._kind != SUM_OF_RSS
         return Figures(
@@ -147,7 +144,7 @@ class WindowFigures:
             resident_bytes=resident if comparable else None,
             paused_fraction=_or_none(self._paused_ns / span_ns) if apart_ns > 0 else None,
             lost_fraction=_or_none((self._lost_ns + after.lost_ns) / span_ns) if apart_ns > 0 else None,
-            own_cpu=cpu_share,
+            own_cpu=after.cpu_share(cpu_ns, apart_ns) if apart_ns > 0 else None,
             touched_fraction=wss_both / resident if comparable and wss_both is not None and resident else None,
             resident=self._kind,
             may_lack_pages=2 * self._lower_bounds > self._measured,
