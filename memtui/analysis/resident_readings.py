@@ -26,14 +26,15 @@ class Readings:
         read_ns: i8[n], when it was read, or the end of the window that it was read in.
         start_ns: i8[n], the start of that time.
         end_ns: i8[n], its end.
-        worked_out: how many of them were not read, but follow from the RSS (``resident_readings``).
+        at_most_bytes: an upper bound of all values where some were not read, but follow from the RSS
+            (``resident_readings``); None where all were read.
     """
 
     bytes: NDArray[np.float64]
     read_ns: NDArray[np.int64]
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
-    worked_out: int = 0
+    at_most_bytes: int | None = None
 
     @property
     def lengths_ns(self) -> NDArray[np.int64]:
@@ -51,7 +52,8 @@ def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse
 
     A window repeats the last PSS that was read, which may be old: a PSS counts once, at the time of its reading where
     that is known, else in the first window that has it. Between its readings the PSS follows the sum of the RSS, which
-    is read more often: what sharing saves, their difference, is taken to change evenly from reading to reading.
+    is read more often: what sharing saves, their difference, is taken to change evenly from reading to reading. That
+    is wrong where a short-lived child copies what it shares, which its RSS does not show: the sum of RSS is a bound.
     """
     if resident.name != PSS:
         return rss_readings(samples, uses)
@@ -63,8 +65,10 @@ def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse
         new = first & ~np.isin(values, [pss_bytes for _, pss_bytes in of_several])
         values = np.where((samples.processes[:] == 1) | new, values, np.nan)
     readings = _with_more(samples, values, of_several + of_one)
-    read = sum(use.processes > 1 and use.pss_bytes is not None for use in uses)
-    return replace(readings, worked_out=max(len(of_several) - read, 0))
+    not_read = [use.rss_bytes for use in uses if use.processes > 1 and use.pss_bytes is None]
+    if not of_several or not not_read:
+        return readings
+    return replace(readings, at_most_bytes=max(*not_read, *(pss_bytes for _, pss_bytes in of_several)))
 
 
 def _of_several(uses: Sequence[MemoryUse]) -> list[tuple[int, int]]:

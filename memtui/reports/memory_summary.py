@@ -171,7 +171,8 @@ def proportional_set(resident: Resident, rows: ProcessRows, readings: Readings, 
     values = readings.bytes if resident.name == PSS else readings.bytes * np.nan
     result = size_summary(values, why, readings.lengths_ns)
     doubts = [f"not known in {_windows(lost)}: {why}"] if lost else []
-    doubts += ["between its readings it follows the RSS"] if readings.worked_out else []
+    if (bound := readings.at_most_bytes) is not None:
+        doubts += [f"between its readings it follows the RSS, and is at most {size(bound)}"]
     if result.mean is not None and doubts:
         result = replace(result, status=Status.APPROXIMATE, reason="; ".join(doubts))
     return _with_meaning(result, MEANING[PSS])

@@ -67,7 +67,7 @@ def test_a_pss_that_windows_repeat_counts_once_at_the_time_when_it_was_read():
     found = resident_readings(table, memory, [use(8, 190, 110, 2), use(38, 190, 170, 2)])
     assert (found.bytes.tolist(), found.read_ns.tolist()) == ([100, 110, 170], [5, 8, 38])
     assert found.lengths_ns.tolist() == [6, 17, 17]
-    assert found.worked_out == 0
+    assert found.at_most_bytes is None
 
 
 def test_between_its_readings_the_pss_follows_the_rss():
@@ -83,7 +83,7 @@ def test_between_its_readings_the_pss_follows_the_rss():
         *((5, 100), (8, 100), (10, 100), (20, 220), (30, 240)),
         *((35, 250), (40, 140)),  # nothing is known of three processes
     ]
-    assert found.worked_out == 3
+    assert found.at_most_bytes == 400
 
 
 def test_a_pss_that_only_windows_have_counts_once():

@@ -147,10 +147,11 @@ def test_pss_of_a_tree_and_why_there_is_none():
     assert (whole.mean, whole.status, whole.reason) == (15, Status.OK, "")
     part = proportional_set(resident(PSS, 10, NAN), rows, readings(10, NAN), 1)
     assert (part.mean, part.status, part.reason) == (10, Status.APPROXIMATE, "not known in 1 window: denied")
-    follows = replace(readings(10, 20), worked_out=1)
-    assert proportional_set(resident(PSS, 10, 20), rows, follows, 0).reason == "between its readings it follows the RSS"
+    follows = replace(readings(10, 20), at_most_bytes=3 << 20)
+    between = "between its readings it follows the RSS, and is at most 3.00 MiB"
+    assert proportional_set(resident(PSS, 10, 20), rows, follows, 0).reason == between
     both = proportional_set(resident(PSS, 10, NAN), rows, follows, 1)
-    assert both.reason == "not known in 1 window: denied; between its readings it follows the RSS"
+    assert both.reason == f"not known in 1 window: denied; {between}"
     none = proportional_set(resident(SUM_OF_RSS, 10, 20), rows, readings(10, 20), 0)
     assert (none.mean, none.status, none.reason) == (None, Status.UNSUPPORTED, "denied")
     assert proportional_set(resident(SUM_OF_RSS, 1), rows[:1], readings(1), 0).reason == "not recorded"

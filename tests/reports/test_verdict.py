@@ -283,6 +283,23 @@ def test_unsharing_is_of_the_same_processes(tmp_path):
     assert (alone.measured, alone.looked_at) == (False, "memory that processes share: there is one process")
 
 
+@pytest.mark.parametrize(
+    ("helpers", "over"),
+    [
+        (lambda n: n % 20 in (7, 8), "90 s"),  # now and then
+        (lambda n: n >= 88, "87 s"),  # at the end
+        (lambda n: 20 <= n < 40, "48 s"),  # not for a moment: workers like the others
+        (lambda n: -(n == 40), "48 s"),  # one of them ended
+    ],
+)
+def test_a_helper_of_a_moment_does_not_change_who_shares(tmp_path, helpers, over):
+    path = tree_of(
+        tmp_path / "s.memtui", lambda n: 8 * n, workers=lambda n: 3 + helpers(n), use_every=1, read_every=3, windows=91
+    )
+    finding = checks_of(path)["unsharing"].finding
+    assert finding.sentence.endswith(f"in the last {over}."), finding.sentence
+
+
 # Memory that is not touched
 
 

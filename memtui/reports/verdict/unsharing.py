@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.range_uses import uses_of
-from memtui.core.samples import LOADER, Process
+from memtui.core.samples import LOADER, MemoryUse, Process
 from memtui.core.units import size, span
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Floats, Recent
 
@@ -20,6 +21,7 @@ LEAST_RISING = 0.75  # of the readings: copies that were made are not shared aga
 STILL_SHARE = 0.5  # of the rate over all readings: what the last third of them has at least, ...
 STILL_BYTES_PER_S = 4 << 20  # ... or so much
 MUCH_BYTES, MUCH_SHARE = 256 << 20, 0.25  # copied, and as a share of the PSS: it counts though it has ended
+HELPER_S = 10.0  # more processes for a shorter time are helpers, and the others went on sharing meanwhile
 MOST_PROCESSES, MOST_PLACES = 3, 2
 KINDS = {
     "probably Python heap": "Python objects (probably)",
@@ -94,12 +96,12 @@ def unsharing(recent: Recent) -> Check:
 
 
 def _readings(recent: Recent) -> _Readings | None:
-    """Return the readings since the number of processes changed last; None where there is one process."""
+    """Return the readings since the processes changed last, but for helpers; None where there is one process."""
     if recent.uses:
-        if recent.uses[-1].processes == 1:
+        count, first_use = _unchanged(recent.uses)
+        if count == 1:
             return None
-        others = [n for n, use in enumerate(recent.uses) if use.processes != recent.uses[-1].processes]
-        uses = [use for use in recent.uses[others[-1] + 1 if others else 0 :] if use.pss_bytes is not None]
+        uses = [use for use in recent.uses[first_use:] if use.processes == count and use.pss_bytes is not None]
         ends_ns = recent.source.samples.end_ns[recent.windows]
         after = np.searchsorted(ends_ns, [use.t_ns for use in uses]).clip(max=len(ends_ns) - 1)
         return _Readings(
@@ -122,6 +124,20 @@ def _readings(recent: Recent) -> _Readings | None:
     index = np.flatnonzero(new)
     numbers = samples.sample[of][first:][index].tolist()
     return _Readings(numbers, recent.t_s[first:][index], rss[index], pss[index])
+
+
+def _unchanged(uses: Sequence[MemoryUse]) -> tuple[int, int]:
+    """Return the number of processes without short-lived helpers, and the first reading since that number changed."""
+    ends_ns = uses[-1].t_ns
+    processes = min(use.processes for use in uses if use.t_ns > ends_ns - HELPER_S * 1e9)
+    since_ns = ends_ns
+    first = len(uses)
+    for n, use in reversed(list(enumerate(uses))):
+        if use.processes == processes:
+            first, since_ns = n, use.t_ns
+        elif use.processes < processes or since_ns - use.t_ns >= HELPER_S * 1e9:
+            break
+    return processes, first
 
 
 def _grown(recent: Recent, readings: _Readings) -> list[tuple[Process, int, int]]:
