@@ -69,8 +69,8 @@ def _working_set(figures: Figures) -> Forms:
     start = f"In a window of {duration(figures.window_s)} the program touches {least}{size(wss)} in the median"
     if fraction is None:
         return tuple(start + end for end in ends)
-    kind = " (PSS)" if figures.resident == PSS else ""
-    share = f", {percent(fraction)} of the {size(figures.resident_bytes)} that are resident{kind}"
+    kind = "PSS" if figures.resident == PSS else "resident memory"
+    share = f" ({percent(fraction)} of the {kind}, median {size(figures.resident_bytes)})"
     return (*(start + share + end for end in ends), f"{start}.")
 
 

@@ -104,8 +104,10 @@ def test_of_hugetlb_nothing_is_known(run, huge_pages, tmp_path):
     _, ids, touched = reader.vmas.wss(0, len(reader.samples.wss_bytes))
     assert set(touched[ids == row].tolist()) == {UNKNOWN_BYTES}
     assert (touched[ids != row] > 0).all()
-    pages = reader.pages.page_set(2, 1)
-    assert address >> 21 not in pages.huge.tolist()
+    windows = [reader.pages.page_set(int(sample), 1) for sample in reader.samples.sample[:]]
+    stored = [pages for pages in windows if pages is not None]  # on a busy machine a window may be lost
+    assert stored
+    assert not any(address >> 21 in pages.huge.tolist() for pages in stored)
     reader.close()
     assert memtui("export", path, "--to", "csv", "-o", tmp_path / "csv").returncode == 0
     (line,) = [one for one in (tmp_path / "csv/vmas.csv").read_text().splitlines() if f",{address}," in one]

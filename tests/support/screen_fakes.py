@@ -32,7 +32,7 @@ from memtui.core.samples import (
 MIB = 1 << 20
 STEP_NS = 210_000_000
 PSS_BYTES = 90 << 20  # of each process of a family
-ORIGIN_NS = 5_000_000_000_000
+ORIGIN_NS = 100_000_000_000  # the machine is up for longer, so live windows are of the past
 
 
 def _rows() -> list[SimpleNamespace]:
