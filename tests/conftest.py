@@ -31,9 +31,11 @@ os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LONG = os.environ.get("MEMTUI_LONG") == "1"  # make test-long: more examples, mutations and wrong calls
+
 # A test says what is true, and not how fast: on a machine with other work any example may take long.
 pytest.register_assert_rewrite("tests.support")
-settings.register_profile("memtui", deadline=None)
+settings.register_profile("memtui", deadline=None, max_examples=100 if LONG else 40)
 settings.load_profile("memtui")
 
 # Windows come at --interval in tests, as most of them are about windows and not about how many there are.
@@ -44,7 +46,6 @@ WHOLE_PROGRAM = "tests/end_to_end/"
 MEASURING = ("bench/", "placement/", "api/test_bench_run.py", "api/test_examples.py", "end_to_end/test_notebooks.py")
 BESIDE_OTHERS = "pytest.mark.real_clock(alone=False)"  # they wait for real processes, but hold none up
 LANES = ("real_clock", "real_clock of probes", "bench")  # groups of several modules
-LONG = os.environ.get("MEMTUI_LONG") == "1"  # make test-long
 
 
 @pytest.hookimpl(optionalhook=True)

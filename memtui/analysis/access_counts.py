@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.heat_layout import Layout, intersect
+from memtui.core.fast_numpy import distinct, union1d
 from memtui.core.page_set import PageSet, parts_of
 from memtui.core.page_sizes import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT
 
@@ -79,7 +79,7 @@ def add_up(sums: Sequence[TouchSum]) -> TouchSum:
     """Return the sum of sums, in the largest of their chunks, or in larger chunks until ``MAX_GROUPS`` are enough."""
     shift = max(part.shift for part in sums)
     sums = [part.coarser(shift) for part in sums]
-    groups = distinct(np.concatenate([part.groups for part in sums]))
+    groups = union1d(*(part.groups for part in sums))
     touches = np.zeros((len(groups), GROUP), np.int64)
     for part in sums:
         touches[np.searchsorted(groups, part.groups)] += part.touches
@@ -116,7 +116,7 @@ class TouchTally:
     def _add(self, blocks: NDArray[np.uint64], counts: NDArray[np.uint8] | int) -> None:
         if not len(blocks):
             return
-        groups = distinct(np.concatenate((self._groups, blocks)))
+        groups = union1d(self._groups, blocks)
         if len(groups) > len(self._groups):
             touches = np.zeros((len(groups), GROUP), np.int64)
             touches[np.searchsorted(groups, self._groups)] = self._touches

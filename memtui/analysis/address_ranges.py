@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.fast_numpy import distinct
+from memtui.core.fast_numpy import union1d
 
 
 class Mapped(Protocol):
@@ -44,7 +44,7 @@ Owned = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]
 
 def owned(first: NDArray[np.uint64], last: NDArray[np.uint64]) -> Owned:
     """Return disjoint (starts, ends, number of the range), rising, from u8[n] ranges (half open, not empty)."""
-    edges = distinct(np.concatenate((first, last)))
+    edges = union1d(first, last)
     owner = np.full(len(edges), -1, np.intp)
     start, stop = np.searchsorted(edges, first), np.searchsorted(edges, last)
     for i in np.argsort(first - last, kind="stable").tolist():  # wraps around: the longest first, shorter ones over it

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.fast_numpy import ranked
+from memtui.core.fast_numpy import ranked
 
 HALF_WIDTH = 0.5  # of a group, in octaves
 MOST_GROUPS = 16

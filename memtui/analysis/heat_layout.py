@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memtui.analysis.address_ranges import owned
-from memtui.analysis.fast_numpy import distinct
+from memtui.core.fast_numpy import union1d
 from memtui.core.page_set import PageSet, parts_of
 from memtui.core.page_sizes import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES
 
@@ -219,7 +219,7 @@ def blocks_of(pages: PageSet, earlier: ArrayLike | None = None) -> NDArray[np.ui
     """Return numbers (``address >> 21``) of the 2 MiB blocks that pages touch, and earlier blocks: u8[n], rising."""
     giant = parts_of(pages.giant, GIANT_SHIFT - BLOCK_SHIFT)
     before = np.empty(0, np.uint64) if earlier is None else np.asarray(earlier, np.uint64)
-    return distinct(np.concatenate((before, pages.blocks, pages.huge, giant)))
+    return union1d(before, pages.blocks, pages.huge, giant)
 
 
 def _check(ranges: Sequence[HeatRange], rows: int, subrows: int, interval: tuple[int, int] | None, order: str) -> None:
@@ -341,7 +341,7 @@ def _cut(
     numbers = (np.repeat(first_bin, bin_count) + step).astype(np.intp)
     pages = np.repeat(group_bytes // PAGE_BYTES, bin_count)
     cuts = np.repeat(base, bin_count) + step * pages // np.repeat(bin_count, bin_count) * PAGE_BYTES
-    edges = distinct(np.concatenate((offset, cuts)))
+    edges = union1d(offset, cuts)
     left = edges[:-1]
     extent = np.searchsorted(offset, left, side="right") - 1
     # Where a range has fewer pages than bins some cuts coincide: the last of them is the bin with the bytes.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.fast_numpy import union1d
 from memtui.core.page_set import PageSet
 
 ROWS = 360  # of a picture
@@ -56,8 +57,8 @@ def _ever(windows: Iterable[PageSet | None]) -> NDArray[np.uint64]:
         waiting.append(_numbers(pages))
         count += len(waiting[-1])
         if count > max(_BATCH_NUMBERS, len(ever)):
-            ever, waiting, count = np.unique(np.concatenate((ever, *waiting))), [], 0
-    return np.unique(np.concatenate((ever, *waiting)))
+            ever, waiting, count = union1d(ever, *waiting), [], 0
+    return union1d(ever, *waiting)
 
 
 def _numbers(pages: PageSet) -> NDArray[np.uint64]:
@@ -66,4 +67,4 @@ def _numbers(pages: PageSet) -> NDArray[np.uint64]:
     for numbers, bits in ((pages.huge, 9), (pages.giant, 18)):
         if len(numbers):
             parts.append(np.add.outer(numbers << np.uint64(bits), np.arange(1 << bits, dtype=np.uint64)).ravel())
-    return np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0]
+    return union1d(*parts) if len(parts) > 1 else parts[0]

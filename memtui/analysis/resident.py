@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.fast_numpy import median
+from memtui.core.fast_numpy import median
 from memtui.core.samples import MemoryUse, Process
 
 RSS, PSS, SUM_OF_RSS = "RSS", "PSS", "sum of RSS"

@@ -48,6 +48,7 @@ from numpy.typing import NDArray
 from memtui.analysis import reuse_estimate
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
 from memtui.analysis.reuse_histogram import BIN_EDGES, BOUNDS, ExactReuse, bins_of
+from memtui.core.fast_numpy import union1d
 from memtui.core.page_set import PageSet
 
 # Times the bytes that a part touches: distances from which on it is used, for bounds and for the estimate.
@@ -217,7 +218,7 @@ class BurstReuse:
             return None
         entries = [{bound: parts.reuse.entries(bound) for bound in BOUNDS} for parts in self._parts]
         thresholds = [round(RESOLVED_BOUNDS * parts.touched_bytes) for parts in self._parts]
-        sizes = np.unique(np.concatenate([*(e[bound][0] for e in entries for bound in BOUNDS), thresholds]))
+        sizes = union1d(*(e[bound][0] for e in entries for bound in BOUNDS), thresholds)
         bounds = []
         for bound in BOUNDS:
             returning = [_above(sizes, *each[bound]) for each in entries]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.miss_ratio import MissRatioCurve, ReuseCounts
 from memtui.analysis.reuse_histogram import quantile
+from memtui.core.fast_numpy import union1d
 
 Floats = NDArray[np.float64]
 QUANTILES = (0.25, 0.5, 0.75, 0.95)
@@ -48,7 +49,7 @@ def cdf(reuse: ReuseCounts, points: int = POINTS) -> Cdf | None:
         return None
     curve = MissRatioCurve.of(reuse)
     # Every step of a curve with few steps, and even places on one with many.
-    sizes = np.unique(np.concatenate(([0], np.linspace(0, int(distances[-1]), points).astype(np.int64))))
+    sizes = union1d([0], np.linspace(0, int(distances[-1]), points).astype(np.int64))
     low, high = curve.miss_ratio_at(sizes)
     total = curve.returning + curve.first_touches
     return Cdf(sizes.astype(float), 1 - high, 1 - low, curve.first_touches / total)
@@ -100,7 +101,7 @@ def apart(first: ReuseCounts, second: ReuseCounts) -> float | None:
     left, right = first.entries("upper"), second.entries("upper")
     if not len(left[1]) or not len(right[1]):
         return None
-    distances = np.union1d(left[0], right[0])
+    distances = union1d(left[0], right[0])
     return float(np.abs(_share_below(*left, distances) - _share_below(*right, distances)).max())
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.working_set import select
+from memtui.core.fast_numpy import distinct, is_in
 from memtui.core.page_set import PageSet, parts_of
 from memtui.core.page_sizes import BLOCK_BYTES, BLOCK_SHIFT, GIANT_BYTES, GIANT_SHIFT, PAGE_BYTES, PAGES_PER_BLOCK
 
@@ -139,8 +140,8 @@ class ReuseTracker:
             part = select(pages, within[:1], within[1:], (True,))
             seen = self._by_slot(
                 self._pages.last[self._pages.positions(part)],
-                huge[np.isin(pages.huge, part.huge)],
-                giant[np.isin(pages.giant, part.giant)],
+                huge[is_in(pages.huge, part.huge)],
+                giant[is_in(pages.giant, part.giant)],
             )
         first_touches = sum(int(touches[0]) for touches, _ in seen)
         first_touch_bytes = sum(int(touches[0]) * size for touches, size in seen)
@@ -204,14 +205,14 @@ class ReuseTracker:
         """Split larger pages that are now touched in parts into those parts. No bytes move between windows."""
         if len(self._giant.keys):
             touched: NDArray[np.uint64] = np.concatenate((pages.blocks, pages.huge)) >> _U(9)
-            giants: NDArray[np.uint64] = np.unique(touched[np.isin(touched, self._giant.seen())])
+            giants: NDArray[np.uint64] = distinct(touched[is_in(touched, self._giant.seen())])
             positions = self._giant.positions(giants)
             parts = parts_of(giants, GIANT_SHIFT - BLOCK_SHIFT)
             part_positions = self._huge.positions(parts)  # can replace `last`: before it is looked up
             self._huge.last[part_positions] = np.repeat(self._giant.last[positions], 512)
             self._giant.last[positions] = 0
         if len(self._huge.keys) and len(pages.blocks):
-            blocks = pages.blocks[np.isin(pages.blocks, self._huge.seen())]
+            blocks = pages.blocks[is_in(pages.blocks, self._huge.seen())]
             positions = self._huge.positions(blocks)
             rows = self._pages.rows(blocks)
             self._pages.table[rows] = self._huge.last[positions][:, None]
@@ -343,10 +344,10 @@ def drop_nested_pages(pages: PageSet) -> PageSet:
     """Drop the pages that lie inside a larger touched page."""
     blocks, bits, huge = pages.blocks, pages.bits, pages.huge
     if len(pages.giant):
-        huge = huge[~np.isin(huge >> _U(9), pages.giant)]
-    larger = np.isin(blocks, huge) if len(huge) else np.zeros(len(blocks), np.bool_)
+        huge = huge[~is_in(huge >> _U(9), pages.giant)]
+    larger = is_in(blocks, huge) if len(huge) else np.zeros(len(blocks), np.bool_)
     if len(pages.giant):
-        larger |= np.isin(blocks >> _U(9), pages.giant)
+        larger |= is_in(blocks >> _U(9), pages.giant)
     if larger.any():
         blocks, bits = blocks[~larger], bits[~larger]
     return PageSet(blocks, bits, huge, pages.giant)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.stack_capture import NO_ADDRESS, StackCapture
 from memtui.analysis.working_set import bytes_in
+from memtui.core.fast_numpy import union1d
 from memtui.core.page_set import PageSet
 
 SLACK_NS = 5_000_000
@@ -99,7 +100,7 @@ def _owners(
     some = np.unique(np.stack((address[passing], address[passing] + size_bytes[passing], stack[passing])), axis=1)
     starts = np.concatenate((address[newest], some[0]))
     ends = np.concatenate((address[newest] + size_bytes[newest], some[1]))
-    edges = np.unique(np.concatenate((starts, ends)))
+    edges = union1d(starts, ends)
     pieces = max(len(edges) - 1, 0)
     first, last = np.searchsorted(edges, starts), np.searchsorted(edges, ends)
     of_steady = _cover(first[: len(newest)], last[: len(newest)], newest, pieces)[1]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memtui.core.compression import inflate, inflate_start
+from memtui.core.fast_numpy import distinct, is_in, union1d
 from memtui.core.page_sizes import (
     BLOCK_BYTES,
     BLOCK_SHIFT,
@@ -68,8 +69,8 @@ class PageSet:
         return cls(
             blocks[order],
             np.ascontiguousarray(bits[order]),
-            np.unique(np.asarray(huge, np.uint64)),
-            np.unique(np.asarray(giant, np.uint64)),
+            distinct(np.asarray(huge, np.uint64)),
+            distinct(np.asarray(giant, np.uint64)),
         )
 
     @classmethod
@@ -77,7 +78,7 @@ class PageSet:
         """Build from 4 KiB page numbers (``address >> 12``) in any order."""
         pages = np.asarray(pages, np.uint64)
         if not (pages[1:] > pages[:-1]).all():
-            pages = np.unique(pages)
+            pages = distinct(pages)
         numbers = pages >> np.uint64(9)
         first = np.ones(len(numbers), bool)
         np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
@@ -115,11 +116,11 @@ class PageSet:
         if np.array_equal(blocks, other.blocks):
             bits = self.bits | other.bits
         else:
-            blocks = np.union1d(blocks, other.blocks)
+            blocks = union1d(blocks, other.blocks)
             bits = np.zeros((len(blocks), 8), np.uint64)
             for part in (self, other):
                 bits[np.searchsorted(blocks, part.blocks)] |= part.bits
-        return PageSet(blocks, bits, np.union1d(self.huge, other.huge), np.union1d(self.giant, other.giant))
+        return PageSet(blocks, bits, union1d(self.huge, other.huge), union1d(self.giant, other.giant))
 
     def difference(self, other: PageSet) -> PageSet:
         """Return the pages that are in this one only."""
@@ -129,7 +130,7 @@ class PageSet:
             both = other.blocks[index] == self.blocks
             bits[both] &= ~other.bits[index[both]]
         used = bits.any(axis=1)
-        huge, giant = np.setdiff1d(self.huge, other.huge), np.setdiff1d(self.giant, other.giant)
+        huge, giant = self.huge[~is_in(self.huge, other.huge)], self.giant[~is_in(self.giant, other.giant)]
         return PageSet(self.blocks[used], bits[used], huge, giant)
 
     def pages(self) -> NDArray[np.uint64]:
@@ -147,16 +148,16 @@ class PageSet:
 
     def runs(self, borders: Sequence[int] = ()) -> Iterator[tuple[int, int, int]]:
         """Yield the ``ranges`` one by one, in bounded memory, and split at the addresses in ``borders``."""
-        cuts = np.unique(np.asarray(borders, np.uint64))
+        cuts = distinct(np.asarray(borders, np.uint64))
         for shift in (PAGE_SHIFT, BLOCK_SHIFT, GIANT_SHIFT):
             firsts = cuts >> np.uint64(shift)
             pending: tuple[int, int] | None = None
             for numbers in self._numbers(shift):
-                breaks = np.flatnonzero((np.diff(numbers) != 1) | np.isin(numbers[1:], firsts))
+                breaks = np.flatnonzero((np.diff(numbers) != 1) | is_in(numbers[1:], firsts))
                 first = numbers[np.concatenate(([0], breaks + 1))].tolist()
                 last = numbers[np.concatenate((breaks, [len(numbers) - 1]))].tolist()
                 if pending is not None:
-                    if pending[1] + 1 == first[0] and not np.isin(numbers[:1], firsts)[0]:
+                    if pending[1] + 1 == first[0] and not is_in(numbers[:1], firsts)[0]:
                         first[0] = pending[0]
                     else:
                         yield pending[0] << shift, (pending[1] + 1) << shift, 1 << shift

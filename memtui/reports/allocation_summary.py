@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.analysis.fast_numpy import median
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
+from memtui.core.fast_numpy import median
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.core.units import size
 from memtui.reports.source import ReportSource

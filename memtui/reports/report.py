@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.alike import groups
-from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import RSS, resident
 from memtui.analysis.resident_readings import resident_readings, rss_readings, windows_without
+from memtui.core.fast_numpy import intervals_s
 from memtui.core.json_fields import fields_to_json
 from memtui.core.options import DEFAULT_OVERHEAD_PPM
 from memtui.core.samples import Event

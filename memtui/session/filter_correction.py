@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.access_counts import SUMMED_SAMPLES, TouchSum
-from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.working_set import bytes_by_range
+from memtui.core.fast_numpy import distinct
 from memtui.session.page_reader import PageReader
 from memtui.session.sample_reader import SampleReader
 from memtui.session.vma_row import VmaRow

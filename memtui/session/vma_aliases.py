@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.fast_numpy import ranked
+from memtui.core.fast_numpy import ranked
 from memtui.session.connection import SessionFile
 from memtui.session.tables.vmas import VmaAliasRecord
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from rich.style import Style
 
-from memtui.analysis.fast_numpy import median
+from memtui.core.fast_numpy import median
 
 Run = tuple[str, Style]
 Line = list[Run]

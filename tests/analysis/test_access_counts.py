@@ -21,6 +21,7 @@ from memtui.analysis.access_counts import (
 from memtui.analysis.heat_map import HeatRange, Layout, bin_column
 from memtui.core.page_set import PageSet
 from memtui.session.blobs import decode_touch_sum, encode_touch_sum
+from tests.conftest import LONG
 
 PAGE = 4096
 PER_CHUNK, PER_BLOCK, PER_GIANT = 16, 512, 512 * 512
@@ -64,7 +65,7 @@ def taken(some: list) -> TouchSum | None:
     return tally.pop()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=50 if LONG else 20)
 @given(windows)
 def test_a_sum_is_the_naive_one_and_survives_storing(some):
     result = taken(some)
@@ -79,7 +80,7 @@ def test_a_sum_is_the_naive_one_and_survives_storing(some):
     np.testing.assert_array_equal(again.touches, result.touches)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=50 if LONG else 20)
 @given(windows.filter(bool), windows.filter(bool), st.integers(0, 8))
 def test_sums_add_up_in_the_larger_chunks(some, others, coarser):
     shift = CHUNK_SHIFT + coarser
@@ -136,7 +137,7 @@ def test_a_process_that_ended_is_in_the_sums_above():
     assert levels.end(320) == []
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=50 if LONG else 20)
 @given(windows, st.integers(1, 12), st.integers(1, 2))
 def test_bins_of_whole_chunks_are_the_mean_of_the_windows(some, rows, subrows):
     # A row holds so many pages that each bin edge is one of a chunk.

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.fast_numpy import median
 from memtui.analysis.growing_median import GrowingMedian
+from memtui.core.fast_numpy import median
 
 NUMBERS = st.lists(st.one_of(st.integers(0, 9), st.integers(-1000, 1000)), max_size=60)
 

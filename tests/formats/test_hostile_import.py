@@ -14,12 +14,13 @@ from memtui.reports.breakdown.inputs import read
 from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
+from tests.conftest import LONG
 from tests.mutations import mutate
 from tests.support import stacked_snapshot
 from tests.support.hostile_sessions import MIB, little_memory
 from tests.support.memory_logs import mxnet_log, zpp_text
 
-MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "300"))
+MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "300" if LONG else "100"))
 FORMS = ("zpp", "analysis", "mxnet", "chrome", "perfetto", "csv")
 
 

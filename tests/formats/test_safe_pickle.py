@@ -191,7 +191,7 @@ def snapshot_of(path: Path, events: int) -> Path:
 
 def test_memory_grows_by_what_is_kept_of_an_event(tmp_path):
     """Its columns and its place in the memo; with its dict and the list of its frames it would be a kilobyte."""
-    assert bytes_an_event(lambda events: snapshot_of(tmp_path / "snapshot.pickle", events), 10_000, 40_000) < 250
+    assert bytes_an_event(lambda events: snapshot_of(tmp_path / "snapshot.pickle", events), 5_000, 20_000) < 250
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

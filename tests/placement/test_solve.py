@@ -25,6 +25,7 @@ from memtui.placement.solvers.pareto import curve
 from memtui.placement.solvers.problem import Item, Problem, check, problem_of
 from memtui.placement.solvers.schedule import B, F, Path, S, after, cost, fixed_path, path_of, without_unused_copies
 from memtui.placement.solvers.solver import PlanRequest, find, optimum
+from tests.conftest import LONG
 from tests.support.placement_cases import STATIC_CASE, SYNC_CASE
 from tests.support.placements import SLOW, graph_of, profile_of, slow_pool, times_of
 
@@ -366,7 +367,7 @@ def test_few_moves_are_tried_first_where_there_are_many(monkeypatch: pytest.Monk
 
 def test_order_of_formulations_and_limits_on_random_graphs() -> None:
     chance = random.Random(21)
-    for _ in range(25):
+    for _ in range(25 if LONG else 10):
         profile = any_profile(chance, 9, in_place=chance.random() < 0.3)
         before = {STATIC: math.inf, SYNC: math.inf, ASYNC: math.inf}
         for limit in range(0, profile.graph.peak_bytes + 1, 2):

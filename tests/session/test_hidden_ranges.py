@@ -30,6 +30,7 @@ from memtui.tui.presenters.presenter import Presenter, Room
 from memtui.tui.presenters.ranges import RangeTable
 from memtui.widgets.views.memory import TableView
 from memtui.widgets.vma_table import rest_of
+from tests.conftest import LONG
 from tests.support import sessions
 from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
 
@@ -160,7 +161,7 @@ def place(tmp_path):
     return lambda: tmp_path / f"{next(numbers)}.memtui"
 
 
-@settings(slow, max_examples=60)
+@settings(slow, max_examples=60 if LONG else 25)
 @given(tree=trees(), stored=STORED)
 def test_rows_and_what_is_hidden_are_the_header(tree, stored, place):
     reader = Session(sessions.write_session(place(), stream(*tree, stored=stored)))

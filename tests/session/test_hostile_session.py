@@ -25,13 +25,14 @@ from memtui.session.file_format import SessionError, connect_reader, seal_sessio
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, Room
+from tests.conftest import LONG
 from tests.mutations import SCHEMA, mutate
 from tests.support.folders import names_in
 from tests.support.hostile_sessions import MIB, SAMPLES, little_memory, small_stream
 from tests.support.sessions import write_session
 
 FORMS = ("csv", "json", "svg", "html", "chrome", "perfetto")
-MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "400"))
+MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "400" if LONG else "120"))
 
 
 @pytest.fixture(scope="module")

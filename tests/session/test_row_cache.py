@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from memtui.session import row_cache
 from memtui.session.row_cache import RowCache, Rows
+from tests.conftest import LONG
 
 
 class Table:
@@ -32,7 +33,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 40), st.integers(
 
 
 @given(STEPS, st.sampled_from([4, 30, 1000]), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 if LONG else 100, deadline=None)
 def test_every_answer_is_right_while_the_table_grows(steps, keep, by_bytes):
     table = Table()
     cache = RowCache(table.between)

@@ -13,6 +13,7 @@ import numpy as np
 
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
 from memtui.core.errors import UserError
+from memtui.core.fast_numpy import distinct
 from memtui.core.page_set import PageSet
 from memtui.core.samples import (
     Capability,
@@ -326,7 +327,7 @@ class FakeSession:
             vma = by_id[row]
             whole, count = (vma.end - vma.start) >> 12, size >> 12
             at = int(sample % 16 / 16 * whole)
-            sparse = np.unique(random.integers(0, whole, count))
+            sparse = distinct(random.integers(0, whole, count))
             own = sparse if row == 2 else (at + np.arange(count)) % whole
             pages.append(own + (vma.start >> 12))
         return PageSet.from_pages(np.concatenate(pages)) if pages else None

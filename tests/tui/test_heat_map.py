@@ -155,7 +155,7 @@ def test_what_has_left_a_live_picture_is_not_kept(monkeypatch):
     live = Presenter(session, follow=True)
     live.room = Room(60, 12)
     kept = []
-    for _ in range(120):
+    for _ in range(50):
         session.first += 25
         live.refresh()
         live.view(10.0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.fast_numpy import is_in, union1d
 from memtui.core.page_sizes import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK
 from memtui.core.samples import Vma, VmaSizes
 
@@ -78,11 +79,11 @@ def _in_same_sizes(touched: Sequence[TouchedFrames]) -> Sequence[TouchedFrames]:
     """Return the same pages, with 2 MiB pages split into 4 KiB pages where some process maps their frames in parts."""
     if not any(len(process.huge) for process in touched):
         return touched
-    in_parts = np.unique(np.concatenate([process.frames // np.uint64(PAGES_PER_BLOCK) for process in touched]))
+    in_parts = union1d(*(process.frames // np.uint64(PAGES_PER_BLOCK) for process in touched))
     parts = np.arange(PAGES_PER_BLOCK, dtype=np.uint64)
     result = []
     for process in touched:
-        split = np.isin(process.huge_frames // np.uint64(PAGES_PER_BLOCK), in_parts)
+        split = is_in(process.huge_frames // np.uint64(PAGES_PER_BLOCK), in_parts)
         pages = process.huge[split, None] * np.uint64(PAGES_PER_BLOCK) + parts
         frames = process.huge_frames[split, None] + parts
         result.append(

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from memtui.analysis.access_counts import SUMMED_SAMPLES
-from memtui.analysis.fast_numpy import whole_sum
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.vma_filter import Filter, parse_filter
+from memtui.core.fast_numpy import whole_sum
 from memtui.core.lru_cache import LruCache
 from memtui.core.samples import (
     SHARED_UNKNOWN,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
+from memtui.core.fast_numpy import distinct
 from memtui.core.options import RULES
 from memtui.formats.category_rules import RuleSet, Subject, bundled
 from memtui.formats.mxnet_tags import PADDING_BYTES, kind_of_key, raw_tag, tag_for
@@ -26,7 +27,7 @@ class Layers(NamedTuple):
     @classmethod
     def of(cls, trace: StepTrace, types: Mapping[str, str]) -> Layers:
         named = (trace.layer >= 0) & (trace.op >= 0)
-        pairs = np.unique(trace.layer[named] * len(trace.names) + trace.op[named])
+        pairs = distinct(trace.layer[named] * len(trace.names) + trace.op[named])
         ops_by_layer: dict[int, list[str]] = {}
         for layer, op in zip(*(each.tolist() for each in np.divmod(pairs, max(1, len(trace.names)))), strict=True):
             ops_by_layer.setdefault(layer, []).append(trace.name(op))

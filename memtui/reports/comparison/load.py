@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from memtui.analysis.address_ranges import mapped_bytes
 from memtui.analysis.alike import groups
-from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.lines import Line
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import SUM_OF_RSS, resident
@@ -18,6 +17,7 @@ from memtui.analysis.resident_readings import Readings, resident_readings, rss_r
 from memtui.analysis.reuse_cdf import cdf, knee, quantiles
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import quantile
+from memtui.core.fast_numpy import intervals_s
 from memtui.core.options import tracker_label
 from memtui.core.units import between, duration, percent, size
 from memtui.reports.comparison.model import OF_BURSTS, ComparedSession, RecordedMemory

@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 
-from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.working_set import NOTABLE_SHARE
+from memtui.core.fast_numpy import intervals_s
 from memtui.core.options import tracker_label
 from memtui.core.samples import SHARED_UNKNOWN, Status
 from memtui.core.units import between, duration, percent, span

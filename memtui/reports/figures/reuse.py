@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.miss_ratio import MissRatioCurve, are_one_figure
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, BOUNDS, ExactReuse, bin_of
+from memtui.core.fast_numpy import intervals_s
 from memtui.core.units import between, percent, size
 from memtui.reports.figures import provenance
 from memtui.reports.figures.axes import AXIS_PT, Axes, Scale, captioned, footnote, octave_scale, share_scale

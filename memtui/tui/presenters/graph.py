@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.alike import like
-from memtui.analysis.fast_numpy import median
 from memtui.analysis.resident import RSS, ResidentKind, resident_bytes
 from memtui.analysis.working_set import NOTABLE_SHARE
+from memtui.core.fast_numpy import median
 from memtui.core.samples import Hello, Process, Status
 from memtui.core.units import births_text, duration, size
 from memtui.session.packed_column import Column

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from memtui.analysis.fast_numpy import median
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.released_memory import released_bytes
+from memtui.core.fast_numpy import median
 from memtui.core.options import tracker_label
 from memtui.core.samples import NOT_CLEARED, Process, Status
 from memtui.core.text import program_name

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.access_counts import SUMMED_SAMPLES, TouchSum, bin_sum
-from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.heat_map import HeatRange, Layout, bin_column
 from memtui.analysis.tensor_pages import NO_KIND, bin_kinds
+from memtui.core.fast_numpy import union1d
 from memtui.core.lru_cache import LruCache
 from memtui.core.page_set import PageSet, parts_of
 from memtui.core.page_sizes import BLOCK_SHIFT, PAGE_BYTES
@@ -321,7 +321,7 @@ class HeatColumns:
             return
         index = np.minimum(np.searchsorted(cached, groups), len(cached) - 1)
         if (cached[index] != groups).any():
-            self._groups[process], self._grown = distinct(np.concatenate((cached, groups))), True
+            self._groups[process], self._grown = union1d(cached, groups), True
 
     # Columns
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.distinct_labels import Labelled, distinct_labels
-from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
 from memtui.analysis.heat_map import Band, blocks_of
+from memtui.core.fast_numpy import distinct
 from memtui.core.page_set import PageSet
 from memtui.core.units import size
 from memtui.session.vma_row import VmaRow

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from memtui.core.fast_numpy import distinct
 from memtui.core.lru_cache import LruCache
 from memtui.core.samples import Event, Status
 from memtui.core.units import births_text
@@ -102,7 +103,7 @@ class TickLog:
         if not len(self) or not len(ends):
             return None
         index = np.searchsorted(ends, np.array(self._times), side="left")
-        windows = ends[np.unique(np.minimum(index, len(ends) - 1))]
+        windows = ends[distinct(np.minimum(index, len(ends) - 1))]
         others = windows[windows > cursor_ns] if by > 0 else windows[windows < cursor_ns]
         return int(others[0 if by > 0 else -1]) if len(others) else None
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from memtui.analysis.fast_numpy import whole_sum
 from memtui.analysis.resident import PSS, SEVERAL_TIMES, SUM_OF_RSS
+from memtui.core.fast_numpy import whole_sum
 from memtui.core.samples import SHARED_UNKNOWN, GpuMemory, GpuUse, Process, Status
 from memtui.core.units import duration
 from memtui.session.process_reader import ProcessSample

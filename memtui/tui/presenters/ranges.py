@@ -10,10 +10,10 @@ from math import ceil
 
 import numpy as np
 
-from memtui.analysis.fast_numpy import distinct, ranked
 from memtui.analysis.range_uses import uses_of
 from memtui.analysis.row_states import state_at
 from memtui.analysis.vma_filter import Filter, parse_filter
+from memtui.core.fast_numpy import distinct, ranked
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Process
 from memtui.session.session import Session

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_burst import BurstReuse
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
+from memtui.core.fast_numpy import intervals_s
 from memtui.core.fault_latency import FaultLatency
 from memtui.core.units import duration_ns
 from memtui.session.session import Session

@@ -60,7 +60,7 @@ ALL = (
     Program("random_writes.c", 400, "", 64 * MIB, 4 * MIB, whole_steps=4, slow=True),
     Program("numpy_power.py", 1100, "numpy", 3000 * 3000 * 8, 32 * MIB, slow=True),
     Program("numpy_memmap.py", 280, "numpy", 20_000 * 512 * 4, 48 * MIB),
-    Program("sklearn_boosting.py", 50, "sklearn", 20_000 * 40 * 8),
+    Program("sklearn_boosting.py", 50, "sklearn", 20_000 * 40 * 8, slow=True),
     Program("xgboost_trees.py", 44, "xgboost", 50_000 * 40, slow=True),  # a bin of each feature takes a byte or more
     # Parameters, gradients and what the optimizer keeps: two moments, or one.
     Program("torch_language_model.py", 30, "torch", 4 * 4 * 850_000, slow=True),

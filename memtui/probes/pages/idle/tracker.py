@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.fast_numpy import distinct, is_in, union1d
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_SHIFT, PAGES_PER_BLOCK
 from memtui.core.samples import Capability, Status, Vma
@@ -87,7 +88,7 @@ class _Pages:
         """Return a set of some pages: 2 MiB pages where one bit is about 2 MiB, else 4 KiB pages."""
         small = PageSet.from_pages(self.numbers[mask & (self.kinds <= _LARGE)])
         large = mask & ((self.kinds == _HUGE) | (self.kinds == _HUGETLB))
-        huge = np.unique(self.numbers[large] // np.uint64(PAGES_PER_BLOCK))
+        huge = distinct(self.numbers[large] // np.uint64(PAGES_PER_BLOCK))
         return PageSet(small.blocks, small.bits, huge, small.giant)
 
 
@@ -212,7 +213,7 @@ class IdleTracker:
         touched = trackable & ~self._bitmap.idle(pages.positions, self._check_time)
         self._notify_others(pid, pages.bits[touched & pages.shared])
         if len(tracked.seen_by_others):
-            touched |= trackable & np.isin(pages.bits, tracked.seen_by_others)
+            touched |= trackable & is_in(pages.bits, tracked.seen_by_others)
             tracked.seen_by_others = tracked.seen_by_others[:0]
         # A page whose bit could not be set may have been accessed or not; so may each page of a large folio.
         unknown = touched & ((~pages.bit_set & ~pages.new) | (pages.kinds == _LARGE))
@@ -340,7 +341,7 @@ class IdleTracker:
         if len(frames) and len(self._tracked) > 1:
             for other, tracked in self._tracked.items():
                 if other != pid:
-                    tracked.seen_by_others = np.union1d(tracked.seen_by_others, frames)
+                    tracked.seen_by_others = union1d(tracked.seen_by_others, frames)
 
     def _reason(self, pages: _Pages, unknown: NDArray[np.bool_]) -> str:
         """Return a sentence on pages of which it is not known whether they were accessed, and why."""
@@ -390,7 +391,7 @@ def _whole_blocks(numbers: Numbers, frames: Numbers) -> NDArray[np.bool_]:
 
 def _starts_of(ranges: NDArray[np.uint64], numbers: Numbers) -> list[int]:
     """Return the start addresses of the mappings in which pages lie."""
-    index = np.unique(np.searchsorted(ranges[:, 0], numbers, side="right") - 1)
+    index = distinct(np.searchsorted(ranges[:, 0], numbers, side="right") - 1)
     return [start << PAGE_SHIFT for start in ranges[index, 0].tolist()]
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from memtui.core.fast_numpy import distinct
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import BLOCK_SHIFT
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
@@ -209,7 +210,7 @@ def _union(parts: list[PageSet]) -> PageSet:
 def _either(extents: list[Extents]) -> Extents:
     """Return the mappings of all walks. A mapping that reaches from one part into the next is in the result once."""
     starts, ends = (np.concatenate([extent[side] for extent in extents]) for side in (0, 1))
-    first_starts, last_ends = np.unique(starts), np.unique(ends)
+    first_starts, last_ends = distinct(starts), distinct(ends)
     if len(first_starts) == len(last_ends) and (first_starts < last_ends).all():
         return disjoint(first_starts, last_ends)
     order = np.argsort(starts, kind="stable")  # a running user of the memory has changed its mappings meanwhile

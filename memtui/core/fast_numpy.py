@@ -1,7 +1,8 @@
-"""``np.unique`` and ``np.median`` without ``numpy.ma``, which numpy loads at the first call of either.
+"""Functions of numpy that are faster done in another way.
 
-Loading it takes 20 ms, a twentieth of what a replay has until its first picture. And what else is small and is asked
-for before that.
+From version 2.3 on ``np.unique`` hashes, which takes 20 to 50 times as long as sorting, and so do ``np.union1d`` and,
+for numbers far apart, ``np.isin``. ``np.unique`` and ``np.median`` load ``numpy.ma`` at the first call: 20 ms, a
+twentieth of what a replay has until its first picture. And what else is small and is asked for before that.
 """
 
 from __future__ import annotations
@@ -10,12 +11,31 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+_TABLE = 6  # times the values: over so many numbers np.isin has a table
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
     """Return the values that occur, rising."""
     rising = np.sort(values)
     return rising[_new(rising)]
+
+
+def union1d(*parts: ArrayLike) -> np.ndarray:
+    """Return the values that occur in any of the arrays, rising."""
+    return distinct(np.concatenate(parts))
+
+
+def is_in(values: np.ndarray, rising: np.ndarray) -> np.ndarray:
+    """Return which of the integers ``values`` are among ``rising``, in which numbers may occur twice."""
+    if not len(rising):
+        return np.zeros(len(values), bool)
+    if int(rising[-1]) - int(rising[0]) <= _TABLE * (len(values) + len(rising)):
+        return np.isin(values, rising)
+    place = np.searchsorted(rising, values)
+    place[place == len(rising)] = 0
+    return rising[place] == values
 
 
 def ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
