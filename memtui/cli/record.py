@@ -9,6 +9,7 @@ from memtui.core.argtypes import Parser, add_json
 from memtui.core.command import Command
 from memtui.core.console import Console
 from memtui.core.errors import UserError
+from memtui.core.options import DEFAULT_OVERHEAD_PPM
 from memtui.recording.arguments import (
     TRACE_HELP,
     add_keeping,
@@ -19,6 +20,8 @@ from memtui.recording.arguments import (
     find_pid,
     observe,
 )
+from memtui.session.ending import stored_end
+from memtui.session.file_format import SessionError
 
 
 def _add_arguments(parser: Parser) -> None:
@@ -53,7 +56,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             print_report(console, path, as_json=True)
         elif not shown or not args.output:
             console.print(str(path))
-        if args.max_overhead is not None:
+        if args.max_overhead not in (None, DEFAULT_OVERHEAD_PPM):  # what is not printed is not imported
             from memtui.reports.report import budget_line
 
             console.notify(budget_line(path))
@@ -61,11 +64,20 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             from memtui.reports.report import untraced
 
             console.notify(untraced(path))
-        from memtui.reports.post_mortem import last_line
+        if _ended_badly(path):
+            from memtui.reports.post_mortem import last_line
 
-        console.notify(last_line(path))
+            console.notify(last_line(path))
 
     return record(lambda: observe(args, what), console, print_result, program=bool(args.command))
+
+
+def _ended_badly(path: Path) -> bool:
+    try:
+        end = stored_end(path)
+    except SessionError:  # who opens it gets the reason
+        return False
+    return end is not None and end.is_bad
 
 
 RECORD = Command(

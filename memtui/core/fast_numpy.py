@@ -33,13 +33,13 @@ def is_in(values: np.ndarray, rising: np.ndarray) -> np.ndarray:
         return np.zeros(len(values), bool)
     if int(rising[-1]) - int(rising[0]) <= _TABLE * (len(values) + len(rising)):
         return np.isin(values, rising)
-    place = np.searchsorted(rising, values)
-    place[place == len(rising)] = 0
-    return rising[place] == values
+    index = np.searchsorted(rising, values)
+    index[index == len(rising)] = 0
+    return rising[index] == values
 
 
 def ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values that occur, rising, and the place among them of every value."""
+    """Return the values that occur, rising, and the index among them of every value."""
     order = np.argsort(values, kind="stable")
     rising = values[order]
     new = _new(rising)

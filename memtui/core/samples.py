@@ -479,6 +479,11 @@ class End:
             return f"target {self.text or 'ended'}"
         return self.text or self.kind
 
+    @property
+    def is_bad(self) -> bool:
+        """Whether the program was killed, or ended with a code other than 0."""
+        return self.kind == "target exited" and self.text not in ("", "exited")  # with code 0, or nothing is known
+
 
 @dataclass(frozen=True, slots=True)
 class Power:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,10 +13,10 @@ import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.memory_sentences import Forms
-from memtui.core.samples import End
 from memtui.core.text import printable
 from memtui.core.units import duration, size
 from memtui.reports.source import ReportSource, Source
+from memtui.session.ending import stored_end
 from memtui.session.file_format import SessionError
 from memtui.session.tables.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
@@ -25,7 +26,6 @@ LEAST_BYTES, LEAST_SHARE = 1 << 20, 0.05  # of a growth that is told, and its sh
 MOST_RANGES = 3
 NOTABLE_SHARE = 0.1  # of the time: without a window at the end
 ANONYMOUS = "anonymous memory"
-_GOOD = ("", "exited")  # ends without a signal and with code 0, and those of which nothing is known
 
 
 class TrainingSource(Protocol):
@@ -80,7 +80,7 @@ def post_mortem(reader: ReportSource) -> PostMortem | None:
         SessionError: the session is damaged.
     """
     end, samples = reader.end, reader.samples
-    if end is None or not is_bad(end) or len(samples) < 2:
+    if end is None or not end.is_bad or len(samples) < 2:
         return None
     ends_ns = np.asarray(samples.end_ns[:])
     last_ns = int(ends_ns[-1])
@@ -132,23 +132,18 @@ def last_line(path: Path) -> str:
 def ending_forms(path: Path) -> Forms:
     """Return the same in several forms, the longest first; none where ``last_line`` is empty."""
     try:
-        reader = Source(path)
-        try:
-            growth, end, begun = post_mortem(reader), reader.end, len(reader.samples)
-        finally:
-            reader.close()
+        end = stored_end(path)
+        if end is None or not end.is_bad:
+            return ()
+        with closing(Source(path)) as reader:
+            growth, begun = post_mortem(reader), len(reader.samples)
     except SessionError:  # who opens it gets the reason
         return ()
-    if end is None or not is_bad(end) or not begun:
+    if not begun:
         return ()
     how = printable(end.description)
     sentence = "" if growth is None else printable(growth_sentence(growth))
     return tuple(dict.fromkeys((f"{how}; {sentence}" if sentence else how, how, how.partition(":")[0])))
-
-
-def is_bad(end: End) -> bool:
-    """Return whether the program was killed, or ended with a code other than 0."""
-    return end.kind == "target exited" and end.text not in _GOOD
 
 
 def grown_memory(rows: list[VmaRow], first: Mapping[int, int], last: Mapping[int, int]) -> tuple[GrownMemory, ...]:

@@ -12,6 +12,7 @@ from memtui.session.allocation_reader import AllocationReader
 from memtui.session.capture_reader import CaptureReader
 from memtui.session.connection import SessionFile
 from memtui.session.device_reader import DeviceReader
+from memtui.session.ending import checked_end
 from memtui.session.file_format import SessionError, size_on_disk
 from memtui.session.page_reader import PageReader
 from memtui.session.process_reader import ProcessReader
@@ -167,11 +168,9 @@ class Session:
 
     def _checked_end(self, values: Any) -> End:
         try:
-            end = End(**values)
-            check_fields(end)
-        except (TypeError, ValueError) as error:
+            return checked_end(values)
+        except ValueError as error:
             raise self._file.damaged(f"its end: {error}") from None
-        return end
 
 
 @cache

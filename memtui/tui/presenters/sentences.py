@@ -14,7 +14,7 @@ from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, is_comparable, resident_bytes
 from memtui.analysis.target_loss import LastPart, last_part
 from memtui.core.samples import Process, lower_bounds
-from memtui.reports.post_mortem import ending_forms, is_bad
+from memtui.reports.post_mortem import ending_forms
 from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
 from memtui.tui.presenters.all_windows import MORE, parts_until
@@ -65,7 +65,7 @@ class SentencesLog:
 
     def _ending_of(self, reader: Session) -> tuple[Forms, ...]:
         """Return the sentence about a program that was killed or failed; it is read once."""
-        if reader.end is None or not is_bad(reader.end):
+        if reader.end is None or not reader.end.is_bad:
             return ()
         if self._ending is None:
             self._ending = tuple(f"{form[:1].upper()}{form[1:]}." for form in ending_forms(reader.path))
