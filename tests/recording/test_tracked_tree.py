@@ -121,6 +121,43 @@ def test_children_come_and_go_and_are_counted():
         assert one.tree.take_gaps() == 1
 
 
+def test_inside_a_window_those_are_tracked_that_live_for_a_while(monkeypatch):
+    monkeypatch.setattr(tracked_tree, "BETWEEN_REST", 0)
+    monkeypatch.setattr(tracked_tree, "LEAST_AGE_S", 60)
+    with family() as one:
+        one.round()
+        child = one.tell("fork")
+        one.tree.follow_between()
+        assert set(one.tree.processes) == {one.pid}, "it may be gone soon"
+        one.outbox.take()
+        monkeypatch.setattr(tracked_tree, "LEAST_AGE_S", 0.05)
+        wait_until(lambda: one.tree.follow_between() or child in one.tree.processes)
+        assert [message.pid for message in one.outbox.take()] == [child]
+        one.tell("kill")
+        wait_until(lambda: one.tree.follow_between() or child not in one.tree.processes)
+        assert one.tree.take_gaps() == 3, "two births and an end"
+        started = one.tell("fork")
+        one.tree.follow()
+        assert started not in one.tree.processes, "not seen yet"
+        one.round()
+        assert started in one.tree.processes
+
+
+def test_to_look_inside_a_window_rests_longer_than_it_takes(monkeypatch):
+    with family() as one:
+        one.round()
+        one.tree.follow_between()
+        child = one.tell("fork")
+        monkeypatch.setattr(tracked_tree, "LEAST_AGE_S", 0)
+        one.tree.follow_between()
+        assert child not in one.tree.processes
+        one.process.kill()
+        one.process.wait()
+        monkeypatch.setattr(tracked_tree, "BETWEEN_REST", 0)
+        one.tree._between_due_ns = 0
+        one.tree.follow_between()  # its end is the business of who waits for it
+
+
 @pytest.mark.parametrize("error", [TrackerError("no"), PauseError("no"), OSError("no")])
 def test_one_that_cannot_be_cleared_is_tracked_all_the_same_and_that_is_reported(error):
     with family() as one:

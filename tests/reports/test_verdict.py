@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from memtui.analysis import memory_growth
 from memtui.analysis.memory_sentences import fitting
 from memtui.cli.main import main
-from memtui.core.samples import MemoryLimit
+from memtui.core.samples import MemoryLimit, MemoryUse
 from memtui.reports.redact import open_source
 from memtui.reports.source import Source
 from memtui.reports.verdict import (
@@ -313,6 +314,32 @@ def test_a_pool_that_nobody_touches(tmp_path):
         "[heap] of 512 MiB: 10.0 MiB not touched",
         "looked at: 60 windows of pid 4242; mapped files are not counted",
     )
+
+
+def with_uses(path: Path, *uses: MemoryUse) -> Path:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        rows = [(use.t_ns, use.processes, use.rss_bytes, use.pss_bytes) for use in uses]
+        connection.executemany(
+            "INSERT INTO memory_use (t_ns, processes, rss_bytes, pss_bytes) VALUES (?, ?, ?, ?)", rows
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("more_mib", "processes", "said"),
+    [
+        (600, 3, "processes that began or ended may have touched it unseen"),  # forked ones, that share the pool
+        (20, 3, "not touched in 60 s"),  # a helper that was executed
+        (600, 1, "not touched in 60 s"),  # the program had more itself
+    ],
+)
+def test_of_a_pool_that_children_may_have_touched_nothing_is_told(tmp_path, more_mib, processes, said):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 600, 30), lambda n: pages((10, 20, 30)), windows=60)
+    check = checks_of(with_uses(path, MemoryUse((START_S + 30) * S, processes, (650 + more_mib) * MIB, None)))[
+        "untouched"
+    ]
+    assert check.looked_at.endswith(said), check.looked_at
+    assert check.measured == (check.finding is not None) == ("touched in" in said)
 
 
 def test_data_whose_turn_will_come_is_not_called_untouched(tmp_path):

@@ -173,6 +173,8 @@ class Sampler:
             self._outbox.put(Power(readings, *gpu, limits, windows.memory_use(), windows.numa_use()))
             self._power_due_ns = now_ns + self._clock.power_every_ns
             self._warn(self._oom_kills.new(self._tree.processes))
+            if self._paused_since_ns is None:
+                self._tree.follow_between()
         window_due_ns = due_ns = max(self._window_due_ns(now_ns), bursts.end_ns)
         ending = until_ns is not None and due_ns >= until_ns
         due_ns = min(due_ns, until_ns) if until_ns else due_ns

@@ -23,6 +23,9 @@ from memtui.recording.sampler.tracked_process import TrackedProcess
 
 TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as a refresh costs 2 % of a CPU
 TREE_REST = 49  # a refresh of the tree is followed by this many times its duration without one
+BETWEEN_REST = 100  # the same inside a window, together with what it takes to start tracking
+LEAST_AGE_S = 1.0  # of what is tracked from inside a window on: most helpers are gone by then
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class TrackedTree:
@@ -60,7 +63,7 @@ class TrackedTree:
         self._new: list[Process] = []  # found by the last refresh, not tracked yet
         self._ended: list[Process] = []
         self._gaps = 0
-        self._refresh_due_ns = 0
+        self._refresh_due_ns = self._between_due_ns = 0
         self._left_out: set[int] = set()  # pids that another memtui tracks, or that are not the owner's
         self._sharers = Sharers()
 
@@ -108,22 +111,42 @@ class TrackedTree:
         self._ended += ended
         self._gaps += len(new) + len(ended) + self._tree.unseen
 
-    def follow(self) -> None:
-        """Release processes that ended and start to track those that were born.
+    def follow(self, least_age_s: float = 0.0) -> None:
+        """Release processes that ended and start to track those that were born, so long ago at least.
 
         Raises RecorderGone, and ProcessLookupError where nothing is left and nothing was observed.
         """
         for process in self._ended:
             self.forget(process.pid)
         new = {process.pid for process in self._new}
+        latest_ticks = (time.clock_gettime(time.CLOCK_BOOTTIME) - least_age_s) * _TICKS
         for process in self._tree.processes:  # also one that was taken for ended and still runs
+            if process.start_ticks > latest_ticks and least_age_s:
+                continue
             if process.pid not in self.processes:
                 self._start_tracking(process)
             if process.pid in new:
                 # After its accessed bits were cleared: who waits for this message may let it start.
                 self._outbox.put(process)
                 self.observed = True
-        self._new, self._ended = [], []
+                new.discard(process.pid)
+        self._new, self._ended = [process for process in self._new if process.pid in new], []
+
+    def follow_between(self) -> None:
+        """Do the same inside a window that may be long, if it is time: its end has what was born in it.
+
+        Raises RecorderGone.
+        """
+        began_ns = time.monotonic_ns()
+        if began_ns < self._between_due_ns:
+            return
+        try:
+            self.refresh()
+            self.follow(LEAST_AGE_S)
+        except ProcessLookupError:
+            pass  # the root ended, and who waits for that is told
+        ended_ns = time.monotonic_ns()
+        self._between_due_ns = ended_ns + max(TREE_EVERY_NS, BETWEEN_REST * (ended_ns - began_ns))
 
     def forget(self, pid: int) -> None:
         """Release everything that was allocated for a process."""

@@ -48,11 +48,9 @@ def untouched(recent: Recent) -> Check:
             RULE, f"{subject}: {size(held_bytes)} without a file, {size(stored_bytes)} of all touched in a window"
         )
     touched = _Touched(recent, largest)
-    if touched.windows < LEAST_WINDOWS or touched.span_s < LEAST_S:
-        return Check(RULE, f"{subject}: seen for {span(touched.span_s)}: from {span(LEAST_S)} on", measured=False)
     private_bytes = recent.processes[largest]["private_bytes"] if len(recent.processes) > 1 else None
-    if len(recent.processes) > 1 and private_bytes is None:
-        return Check(RULE, f"{subject}: what its processes share is not read yet", measured=False)
+    if why := _why_unknown(recent, touched, private_bytes):
+        return Check(RULE, f"{subject}: {why}", measured=False)
     idle_bytes, total_bytes = _not_touched(rows, resident, touched.pages, private_bytes)
     if total_bytes < least_bytes and (later := _Touched(recent, largest, _after_start(recent))).span_s >= LEAST_S:
         touched = later
@@ -63,6 +61,33 @@ def untouched(recent: Recent) -> Check:
     if touched.late_bytes > STILL_SPREADS * total_bytes:
         return Check(RULE, f"{subject}: {what}, but the program is still reaching new memory")
     return Check(RULE, f"{subject}: {what}", finding=_finding(rows, idle_bytes, total_bytes, held_bytes, touched))
+
+
+def _why_unknown(recent: Recent, touched: _Touched, private_bytes: int | None) -> str:
+    """Return why it cannot be told what was not touched; empty where it can."""
+    if touched.windows < LEAST_WINDOWS or touched.span_s < LEAST_S:
+        return f"seen for {span(touched.span_s)}: from {span(LEAST_S)} on"
+    if len(recent.processes) > 1 and private_bytes is None:
+        return "what its processes share is not read yet"
+    if _unseen_bytes(recent, touched.windows) >= LEAST_BYTES:
+        return "processes that began or ended may have touched it unseen"
+    return ""
+
+
+def _unseen_bytes(recent: Recent, windows: int) -> float:
+    """Return how much more was resident in the last windows while there were more processes than in the last one.
+
+    A process that began or ended inside a window has no pages of that time, and a forked one touches its parent's.
+    """
+    samples, processes = recent.source.samples, len(recent.processes)
+    of = slice(recent.windows.stop - windows, recent.windows.stop)
+    if samples.gaps[of].any() and not recent.uses:
+        return np.inf
+    since_ns = int(samples.start_ns[of.start])
+    readings = [use.rss_bytes for use in recent.uses if use.t_ns >= since_ns and use.processes > processes]
+    ends = samples.rss_bytes[of][samples.processes[of] > processes]
+    at_end_bytes = sum(row["rss_bytes"] or 0 for row in recent.processes.values())
+    return max((*readings, *ends[np.isfinite(ends)].tolist()), default=at_end_bytes) - at_end_bytes
 
 
 class _Touched:
