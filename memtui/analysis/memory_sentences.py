@@ -70,7 +70,7 @@ def _working_set(figures: Figures) -> Forms:
     if fraction is None:
         return tuple(start + end for end in ends)
     kind = "PSS" if figures.resident == PSS else "resident memory"
-    share = f" ({percent(fraction)} of the {kind}, median {size(figures.resident_bytes)})"
+    share = f" ({percent(fraction)} of the {kind} then, median {size(figures.resident_bytes)})"
     return (*(start + share + end for end in ends), f"{start}.")
 
 

@@ -100,7 +100,7 @@ def test_of_windows_that_may_lack_pages_the_least_is_said_and_no_reuse():
     figures = replace(FIGURES, may_lack_pages=True, reuse_bytes=(30 * MIB, 64 * MIB))
     least = "In a window of 200 ms the program touches at least 61.0 MiB in the median"
     (wss, cost) = sentences_of(figures)
-    assert wss == (f"{least} (13.0 % of the resident memory, median 480 MiB).", f"{least}.")
+    assert wss == (f"{least} (13.0 % of the resident memory then, median 480 MiB).", f"{least}.")
     assert cost == sentences_of(FIGURES)[-1]
     assert sentences_of(replace(figures, touched_fraction=None))[0] == (f"{least}.",)
 
@@ -111,8 +111,8 @@ FIGURES = Figures(0.2, 61 * MIB, 180 * MIB, 480 * MIB, None, 0.058, 0.09, 0.13)
 def test_the_sentences_of_figures_by_hand():
     start, end = "In a window of 200 ms the program touches 61.0 MiB in the median", ", and 180 MiB at most."
     held = "it was held for 5.8 % of the time, and memtui took 9.0 % of one CPU."
-    share = " (13.0 % of the resident memory, median 480 MiB)"
-    share_of_pss = " (13.0 % of the PSS, median 480 MiB)"
+    share = " (13.0 % of the resident memory then, median 480 MiB)"
+    share_of_pss = " (13.0 % of the PSS then, median 480 MiB)"
     assert sentences_of(FIGURES) == [
         (f"{start}{share}{end}", f"{start}{share}.", f"{start}."),
         (f"To see this, {held}",),
