@@ -101,7 +101,8 @@ def forecast_forms(limit: LimitSummary | None) -> Forms:
         return ()
     start = forecast_sentence(limit.cgroup, limit.forecast)
     end = f": {size(limit.needed_bytes)} of {size(limit.limit_bytes)} are in use{cache_clause(limit)}."
-    return start + end, f"{start}.", f"Out of memory in about {time_left(limit.forecast)}."
+    whose = "Its cgroup" if limit.cgroup else "The machine"  # a cgroup may have a long name
+    return start + end, f"{start}.", f"{whose} is out of memory in about {time_left(limit.forecast)}."
 
 
 def cache_clause(limit: LimitSummary) -> str:

@@ -112,7 +112,7 @@ LIMIT = LimitSummary("", 8 * GIB, 5 * GIB, 2 * GIB, 0, 3 * GIB, Forecast(840.0, 
 
 def test_the_sentence_has_what_when_and_why():
     long, short, shortest = forecast_forms(LIMIT)
-    assert shortest == "Out of memory in about 14 min (8 min to 31 min)."
+    assert shortest == "The machine is out of memory in about 14 min (8 min to 31 min)."
     assert short == (
         "The machine will be out of memory in about 14 min (8 min to 31 min) if its use goes on growing by 3.50 MiB/s."
     )

@@ -92,7 +92,7 @@ def test_a_redacted_report_has_the_same_verdict(tmp_path):
 
 
 def test_a_program_that_loads_its_data_is_not_a_leak_while_it_is_young(tmp_path):
-    young = session_of(tmp_path / "a.memtui", lambda n: (20, 40 + 6 * n, 30), age_s=0)
+    young = session_of(tmp_path / "a.memtui", lambda n: (20, 40 + 6 * n, 30), appending(6), age_s=0)
     assert "as fast as a program that loads its data" in checks_of(young)["leak"].looked_at
     with closing(Source(young)) as source:
         (line,) = verdict_lines(last_verdict(source))
@@ -157,8 +157,15 @@ def test_a_limit_far_away_leaves_time_to_plan(tmp_path):
     def slowly(n: int) -> MemoryLimit:
         return MemoryLimit((START_S + n) * S, "", 24 * GIB, 19 * GIB + n * MIB, 100 * MIB, 0)
 
-    finding = checks_of(session_of(tmp_path / "s.memtui", steady, limit=slowly, windows=200))["oom"].finding
-    assert finding.action == "Plan to use a machine with more memory, or stop what grows, before then."
+    def action(name: str, resident) -> str:
+        path = session_of(tmp_path / name, resident, appending(1), limit=slowly, windows=200)
+        return checks_of(path)["oom"].finding.action
+
+    plan = "Plan to use a machine with more memory, or stop what grows"
+    assert action("a", lambda n: (20, 300 + n, 30)) == f"{plan}, before then."
+    assert action("b", steady) == f"{plan}, which is not this program, before then."
+    part = " (this program by 14.9 MiB/min, others by the rest)"
+    assert action("c", lambda n: (20, 300 + n // 4, 30)) == f"{plan}{part}, before then."
 
 
 def test_a_limit_without_growth(tmp_path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from memtui.analysis.limit_forecast import time_left, whose_limit
+from memtui.analysis.limit_forecast import Forecast, rate, time_left, whose_limit
+from memtui.analysis.memory_growth import growth_of
 from memtui.core.units import size
 from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms, victim_clause
 from memtui.reports.verdict.recent import Check, Finding, Recent
 
 RULE = "oom"
+OWN_SHARE = 0.5  # of the growth: with less the program is not what fills the memory
 SOON_S = 3600.0  # until when there is still time to finish something
 
 
@@ -20,15 +22,28 @@ def out_of_memory(recent: Recent) -> Check:
     if limit.forecast is None:
         return Check(RULE, f"limit of memory: {used}{cache_clause(limit)}; what is in use does not reach it soon")
     sentence, _, short = forecast_forms(limit)
-    return Check(RULE, f"limit of memory: {used}", finding=Finding(sentence, short, _action(limit), _evidence(limit)))
+    action = _action(limit, limit.forecast, _what_grows(recent, limit.forecast))
+    return Check(RULE, f"limit of memory: {used}", finding=Finding(sentence, short, action, _evidence(limit)))
 
 
-def _action(limit: LimitSummary) -> str:
-    forecast = limit.forecast
+def _action(limit: LimitSummary, forecast: Forecast, what_grows: str) -> str:
     where = f"raise the limit of {whose_limit(limit.cgroup)}" if limit.cgroup else "use a machine with more memory"
-    if forecast is not None and forecast.full_in_low_s < SOON_S:
-        return f"Save a checkpoint now, then {where} or stop what grows."
-    return f"Plan to {where}, or stop what grows, before then."
+    if forecast.full_in_low_s < SOON_S:
+        return f"Save a checkpoint now, then {where} or stop {what_grows}."
+    return f"Plan to {where}, or stop {what_grows}, before then."
+
+
+def _what_grows(recent: Recent, forecast: Forecast) -> str:
+    """Return what is to be stopped: whether it is the program that is watched."""
+    _, t_s, resident = recent.resident_series()
+    if recent.too_short or not len(resident):
+        return "what grows"
+    growth = growth_of(t_s, resident)
+    if growth is None:
+        return "what grows, which is not this program"
+    if growth.bytes_per_s < OWN_SHARE * forecast.growth_bytes_per_s:
+        return f"what grows (this program by {rate(growth.bytes_per_s)}, others by the rest)"
+    return "what grows"
 
 
 def _evidence(limit: LimitSummary) -> tuple[str, ...]:
