@@ -20,8 +20,6 @@ from memtui.recording.arguments import (
     find_pid,
     observe,
 )
-from memtui.session.ending import stored_end
-from memtui.session.file_format import SessionError
 
 
 def _add_arguments(parser: Parser) -> None:
@@ -73,6 +71,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _ended_badly(path: Path) -> bool:
+    from memtui.session.ending import stored_end
+    from memtui.session.file_format import SessionError
+
     try:
         end = stored_end(path)
     except SessionError:  # who opens it gets the reason

@@ -141,7 +141,7 @@ def test_a_recorded_tree_has_the_pss_of_its_processes_and_shares_of_it(tree, tmp
     assert "sum of RSS   mean 9" in text
     if report.wss_bytes.median is not None:
         assert held.fraction == pytest.approx(report.wss_bytes.median / report.pss_bytes.median, rel=0.02)
-        assert "are resident (PSS), and" in sentences(report)[0]
+        assert "of the PSS then, median" in sentences(report)[0]
 
 
 def test_a_process_alone_is_not_asked(tmp_path):
