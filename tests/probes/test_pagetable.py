@@ -21,6 +21,7 @@ import pytest
 from memtui.analysis.working_set import bytes_by_range
 from memtui.core import procfs
 from memtui.core.samples import Status
+from memtui.probes.competing_observers import other_observers
 from memtui.probes.pages import select_tracker
 from memtui.probes.pages.pagetable import build_skeleton, walk, walk_memory
 from memtui.probes.pages.pagetable.bpf_loader import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton, _bpf
@@ -46,6 +47,7 @@ pytestmark = pytest.mark.real_clock
 
 SOURCE = Path(build_skeleton.__file__).with_name("pagetable.bpf.c")
 HUGE = 1 << 21
+MOST_WINDOWS = 40  # where another observer may spoil some
 
 
 @pytest.fixture(scope="session")
@@ -160,11 +162,17 @@ def test_every_window_is_exactly_the_touched_set(observer, target, pages, touche
     address = target.touch_for_ever(pages, touched, seed=touched, write=write)
     expected = drawn(pages, touched, touched)
     observer.start(target.pid)
-    for _ in range(4):
+    exact = 0
+    for _ in range(MOST_WINDOWS):
         target.let_run(0.03)
         window = observer.window(target.pid)
-        assert window.status == Status.OK, window.reason
+        # Where DAMON runs, it may have taken bits meanwhile: then the window says so, and is read all the same.
+        assert window.status == Status.OK or (other_observers() and "DAMON" in window.reason), window.reason
         assert_exactly(window.pages, address, pages, expected)
+        exact += window.status == Status.OK
+        if exact == 4:
+            break
+    assert exact == 4
 
 
 def test_a_small_loop_in_windows_of_five_milliseconds(observer, target):

@@ -133,9 +133,7 @@ def test_the_file_of_another_tool_has_no_figures_of_pages(tmp_path):
 
 def test_the_words_are_those_of_the_numbers(parsed):
     text = " ".join(parsed[0].words)
-    assert (
-        "In a window of 200 ms the program touches 13.2 MiB in the median (16.5 % of the resident" in text
-    )
+    assert "In a window of 200 ms the program touches 13.2 MiB in the median (16.5 % of the resident" in text
     assert "An LRU memory of 68.0 MiB would hold 95 %" in text
     assert "after Denning" in text
 
