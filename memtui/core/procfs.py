@@ -15,6 +15,7 @@ from pathlib import Path
 from memtui.core.options import COMMAND_CHARACTERS
 
 PROC = Path("/proc")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # of start times
 # As torchrun, Open MPI and other launchers with PMI set them.
 _RANKS = {
     "RANK": (b"RANK", b"OMPI_COMM_WORLD_RANK", b"PMI_RANK"),

@@ -13,14 +13,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from memtui.core.procfs import PROC, process_inodes, read_stat
+from memtui.core.procfs import PROC, TICKS_PER_S, process_inodes, read_stat
 
 _KCMP = {"x86_64": 312, "aarch64": 272}.get(platform.machine())
 _KCMP_VM = 1
 _EVERY_NS = 250_000_000  # whatever the kernel says of the last pid: lxcfs replaces its file by an older one
 _REST = 49  # a listing is followed by this many times its CPU time without one: 2 % of a CPU
 _LONGEST_NS = 5_000_000  # CPU time of the comparisons of one look
-_TICKS = os.sysconf("SC_CLK_TCK")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -84,7 +83,7 @@ class MemoryUsers:
 
     def _plan(self, watched: Iterable[int], new: Iterable[int]) -> None:
         """List the processes, and note which are to be compared with which. Raises OSError."""
-        ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS)
+        ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_S)
         there = process_inodes(self._proc)
         born = [pid for pid, inode in there.items() if self._seen.get(pid) != inode]
         self._left = {other: pids for other, pids in self._left.items() if other in there}

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.procfs import PROC, Stat, command_of, process_inodes, read_stat
+from memtui.core.procfs import PROC, TICKS_PER_S, Stat, command_of, process_inodes, read_stat
 from memtui.core.secrets import mask_secrets
 from memtui.recording.targets import ancestors, is_own
 
@@ -21,7 +21,6 @@ _OLDER = 1.5  # a young process is inspected again at this multiple of its age a
 _KINDS = ((b"libtorch", "torch"), (b"tensorflow", "tensorflow"), (b"jaxlib", "jax"), (b"/dev/nvidia", "GPU"))
 _PYTHON = re.compile(r"^(?:.*/)?python[\d.]*(?:\s|$)")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def user_name(uid: int) -> str:
@@ -86,7 +85,7 @@ class Candidates:
                 if rss_bytes < _LOOKED_INTO_BYTES and not (listed and rss_bytes):
                     continue
                 large.add(pid)
-                age_s = now_s - stat.start_ticks / _TICKS
+                age_s = now_s - stat.start_ticks / TICKS_PER_S
                 details = self._find_out(pid, stat, age_s)
             except OSError:
                 continue

@@ -17,6 +17,7 @@ from memtui.formats.catalogue import import_bytes
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import Input
 from memtui.formats.safe_pickle import load_pickle
+from tests.conftest import LONG
 from tests.support.memory_growth import bytes_an_event
 from tests.support.pieces import InPieces
 
@@ -191,7 +192,8 @@ def snapshot_of(path: Path, events: int) -> Path:
 
 def test_memory_grows_by_what_is_kept_of_an_event(tmp_path):
     """Its columns and its place in the memo; with its dict and the list of its frames it would be a kilobyte."""
-    assert bytes_an_event(lambda events: snapshot_of(tmp_path / "snapshot.pickle", events), 5_000, 20_000) < 250
+    few, many = (10_000, 40_000) if LONG else (5_000, 20_000)
+    assert bytes_an_event(lambda events: snapshot_of(tmp_path / "snapshot.pickle", events), few, many) < 250
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -17,11 +17,12 @@ from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, heat_map, ranges
 from memtui.tui.presenters.presenter import Room
+from tests.conftest import LONG
 from tests.support.learning_screen import told as learning
 from tests.support.sessions import MS, hello
 from tests.support.told_steps import step as allocation_step
 
-CHILDREN, EACH, LIVES = 2500, 5, 1  # children, how many begin in a window, windows that each is there
+CHILDREN, EACH, LIVES = 5000 if LONG else 2500, 5, 1  # children, how many begin in a window, windows that each is there
 INTERVAL_NS = 100 * MS
 BASE = 0x7F00_0000_0000
 RANGES = 6

@@ -346,9 +346,8 @@ def with_uses(path: Path, *uses: MemoryUse) -> Path:
 )
 def test_of_a_pool_that_children_may_have_touched_nothing_is_told(tmp_path, more_mib, processes, said):
     path = session_of(tmp_path / "s.memtui", lambda n: (20, 600, 30), lambda n: pages((10, 20, 30)), windows=60)
-    check = checks_of(with_uses(path, MemoryUse((START_S + 30) * S, processes, (650 + more_mib) * MIB, None)))[
-        "untouched"
-    ]
+    use = MemoryUse((START_S + 30) * S, processes, (650 + more_mib) * MIB, None)
+    check = checks_of(with_uses(path, use))["untouched"]
     assert check.looked_at.endswith(said), check.looked_at
     assert check.measured == (check.finding is not None) == ("touched in" in said)
 

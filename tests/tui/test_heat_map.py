@@ -17,6 +17,7 @@ from memtui.tui.presenters import heat_map
 from memtui.tui.presenters.address_cursor import SUBROWS
 from memtui.tui.presenters.heat_map import HeatColumns
 from memtui.tui.presenters.presenter import Presenter, Room
+from tests.conftest import LONG
 from tests.support import sessions
 from tests.support.screen_fakes import FakeSession
 
@@ -155,7 +156,7 @@ def test_what_has_left_a_live_picture_is_not_kept(monkeypatch):
     live = Presenter(session, follow=True)
     live.room = Room(60, 12)
     kept = []
-    for _ in range(50):
+    for _ in range(120 if LONG else 50):
         session.first += 25
         live.refresh()
         live.view(10.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from memtui.core.procfs import read_stat
+from memtui.core.procfs import TICKS_PER_S, read_stat
 from memtui.core.samples import NOT_CLEARED, Process, Vma
 from memtui.probes.address_space import Sharers
 from memtui.probes.pages.tracker import TrackerError
@@ -25,7 +25,6 @@ TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as a
 TREE_REST = 49  # a refresh of the tree is followed by this many times its duration without one
 BETWEEN_REST = 100  # the same inside a window, together with what it takes to start tracking
 LEAST_AGE_S = 1.0  # of what is tracked from inside a window on: most helpers are gone by then
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class TrackedTree:
@@ -119,7 +118,7 @@ class TrackedTree:
         for process in self._ended:
             self.forget(process.pid)
         new = {process.pid for process in self._new}
-        latest_ticks = (time.clock_gettime(time.CLOCK_BOOTTIME) - least_age_s) * _TICKS
+        latest_ticks = (time.clock_gettime(time.CLOCK_BOOTTIME) - least_age_s) * TICKS_PER_S
         for process in self._tree.processes:  # also one that was taken for ended and still runs
             if process.start_ticks > latest_ticks and least_age_s:
                 continue

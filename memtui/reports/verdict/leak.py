@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.memory_growth import Growth, growth_of
+from memtui.core.procfs import TICKS_PER_S
 from memtui.core.units import size, span
 from memtui.reports.post_mortem import ANONYMOUS, GrownMemory, GrownTensors, grown_memory, grown_tensors
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
@@ -23,7 +22,6 @@ MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by les
 RETURNED_SHARE = 0.5  # of the growth: what came back from swap was there before
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
 LOOK_AGAIN = "look again when it is"  # what cannot be told yet
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def leak(recent: Recent) -> Check:
@@ -61,7 +59,7 @@ def leak(recent: Recent) -> Check:
 
 def _age_s(recent: Recent) -> float:
     """Return for how long the program has run: ticks count from the start of the machine, as the clock does."""
-    return recent.end_ns / 1e9 - recent.source.hello.target.start_ticks / _TICKS
+    return recent.end_ns / 1e9 - recent.source.hello.target.start_ticks / TICKS_PER_S
 
 
 def _where_from(recent: Recent, growth: Growth, grown_bytes: float) -> str:

@@ -25,6 +25,7 @@ from memtui.analysis.slowdown import Block, count_in
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.json_fields import from_json, to_json
 from memtui.core.privilege import invoker
+from memtui.core.procfs import TICKS_PER_S
 from memtui.core.samples import Options
 from memtui.recording.supervisor.launch import Launch, Observation
 from memtui.recording.supervisor.program import PR_SET_CHILD_SUBREAPER
@@ -221,7 +222,7 @@ def _busy_s() -> float:
     """Return the CPU time of all programs on all CPUs since boot, and the time stolen by other guests; proc(5)."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
     idle = ticks[3] + ticks[4]
-    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")
+    return (sum(ticks) - idle) / TICKS_PER_S
 
 
 def _own_s() -> float:
