@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from memtui.recording.background_recording import environment
+from tests.conftest import LONG
 
 pytestmark = pytest.mark.real_clock(alone=False)
 
@@ -28,15 +32,28 @@ FIGURES = {
 }  # at least, on any machine
 
 
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """Start the one kernel that all notebooks run in: a start takes as long as a short notebook."""
+    folder = tmp_path_factory.mktemp("kernel")
+    manager = pytest.importorskip("jupyter_client").KernelManager()
+    given = {"PYTHONPATH": environment()["PYTHONPATH"], "TMPDIR": str(folder)}  # where they record
+    given |= {"XDG_STATE_HOME": str(folder / "state"), "IPYTHONDIR": str(folder / "ipython")}
+    manager.start_kernel(cwd=str(folder), env={**os.environ, **given})
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_it_runs_and_draws(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where they record
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+def test_it_runs_and_draws(name, kernel):
     notebook = nbformat.read(FOLDER / name, 4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "outputs are in docs/notebooks"
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    for cell in notebook.cells if not LONG else ():
+        cell.source = re.sub(r"\bIMAGES(.*) = 1000\b", r"IMAGES\1 = 300", cell.source)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    client = nbclient.NotebookClient(notebook, km=kernel, timeout=300)
+    client.execute()
+    client.kc.stop_channels()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert sum("image/png" in output.get("data", {}) for output in outputs) >= FIGURES[name]
     assert not [output["text"] for output in outputs if output.get("name") == "stderr"]

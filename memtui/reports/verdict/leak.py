@@ -21,7 +21,6 @@ STARTED_S = 300.0  # ... and is not older than this
 MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes stop sharing memory
 RETURNED_SHARE = 0.5  # of the growth: what came back from swap was there before
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
-LOOK_AGAIN = "look again when it is"  # what cannot be told yet
 
 
 def leak(recent: Recent) -> Check:
@@ -42,8 +41,8 @@ def leak(recent: Recent) -> Check:
         return Check(RULE, f"{between}, too little to tell")
     least_bytes_per_s = max(START_SHARE * resident[-1] / 60, LOADS_BYTES_PER_S)
     if growth.bytes_per_s > least_bytes_per_s and _age_s(recent) < STARTED_S:
-        later = f"{LOOK_AGAIN} {span(STARTED_S)} old"
-        return Check(RULE, f"{between}: as fast as a program that loads its data ({later})")
+        undecided = f"{between}: as fast as a program that loads its data (look again when it is {span(STARTED_S)} old)"
+        return Check(RULE, undecided, undecided=True)
     if where_from := _where_from(recent, growth, grown_bytes):
         return Check(RULE, f"{between}, as {where_from}")
     used_bytes = _working_set_growth(recent, growth)

@@ -62,12 +62,13 @@ class Finding:
 class Check:
     """What a rule looked at: its name, what came out of it in words, and a finding where there is one.
 
-    ``measured``: whether the session has what the rule needs.
+    ``measured``: whether the session has what the rule needs; ``undecided``: whether it has too little of it so far.
     """
 
     rule: str
     looked_at: str
     measured: bool = True
+    undecided: bool = False
     finding: Finding | None = None
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from memtui.analysis.memory_sentences import Forms
 from memtui.reports.verdict.huge_pages import huge_pages
-from memtui.reports.verdict.leak import LOOK_AGAIN, leak
 from memtui.reports.verdict.leak import RULE as LEAK
+from memtui.reports.verdict.leak import leak
 from memtui.reports.verdict.numa import numa
 from memtui.reports.verdict.out_of_memory import out_of_memory
 from memtui.reports.verdict.recent import Check, Finding, Recent, RecentSource, UnionCache
@@ -67,7 +67,7 @@ def verdict_lines(verdict: Verdict | None) -> list[str]:
         return [f"verdict      {finding.sentence} {finding.action}" for finding in findings]
     if not any(check.measured for check in verdict.checks if check.rule == LEAK):
         return []  # too short to tell
-    if undecided := [check.looked_at for check in verdict.checks if LOOK_AGAIN in check.looked_at]:
+    if undecided := [check.looked_at for check in verdict.checks if check.undecided]:
         return [f"verdict      nothing to do yet; {'; '.join(undecided)}"]
     subjects = [check.looked_at.partition(":")[0] for check in verdict.checks if check.measured]
     return [f"verdict      nothing to do; looked at: {', '.join(subjects)}"]
