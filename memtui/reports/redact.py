@@ -227,6 +227,10 @@ class RedactedSource:
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
         return [(pid, t_ns, self._model.in_map(tensor_map)) for pid, t_ns, tensor_map in self._source.tensor_maps()]
 
+    def latest_tensors(self, pid: int, t_ns: int) -> TensorMap | None:
+        tensors = self._source.latest_tensors(pid, t_ns)
+        return None if tensors is None else self._model.in_map(tensors)
+
     def imported(self) -> ImportedFrom | None:
         about = self._source.imported()
         if about is None:

@@ -21,6 +21,15 @@ class TensorReader:
         except ValueError as error:
             raise self._file.damaged(f"places of tensors: {error}") from None
 
+    def latest(self, pid: int, t_ns: int) -> TensorMap | None:
+        """Return the places of a process's tensors at a time; None where they are not in the session."""
+        if not self._file.has(TensorRangesRecord):
+            return None
+        rows = self._file.rows(
+            TensorRangesRecord, "WHERE pid = ? AND t_ns <= ? ORDER BY id DESC LIMIT 1", pid, t_ns, names=["id"]
+        )
+        return self.map(rows[0][0]) if rows else None
+
     def starts(self, after: int) -> list[tuple[int, int, int]]:
         """Return (number, pid, start time) of maps with higher numbers, rising: ``map`` reads one of them."""
         if not self._file.has(TensorRangesRecord):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.tracer_messages import TensorRanges
 from memtui.reports.allocation_summary import LargestTensor, of_it
 from memtui.reports.export.writers import export
+from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
 from memtui.reports.source import Source
 from memtui.reports.tensor_summary import MOVED, _extremes, tensor_summary
@@ -119,6 +121,20 @@ def test_the_working_set_by_category(tmp_path):
     assert rest["stack"] == 8 * 4096
     assert rest["libraries and files"] == 0, "code is left out at capture"
     assert rest["no known range"] == 0
+
+
+def test_the_tensors_at_a_time_are_those_of_the_last_map_before_it(tmp_path):
+    path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
+    with closing(Source(path)) as reader:
+        (_, first_ns, first), (_, second_ns, second) = reader.tensor_maps()
+        assert reader.latest_tensors(4242, first_ns - 1) is None
+        for t_ns, expected in ((first_ns, first), (second_ns - 1, first), (second_ns, second), (second_ns + 9, second)):
+            assert encode_map(reader.latest_tensors(4242, t_ns)) == encode_map(expected)
+        assert reader.latest_tensors(4243, second_ns) is None
+    with closing(open_source(path, redact=True)) as hidden:
+        (name,) = set(hidden.latest_tensors(4242, first_ns).names)
+        assert name != "a"
+        assert hidden.latest_tensors(4242, first_ns - 1) is None
 
 
 def test_parts_add_up_to_the_stored_pages_of_each_window(tmp_path):

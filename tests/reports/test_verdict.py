@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from memtui.analysis import memory_growth
+from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.memory_sentences import fitting
+from memtui.analysis.tensor_pages import TensorMap
 from memtui.cli.main import main
-from memtui.core.samples import MemoryLimit, MemoryUse
+from memtui.core.samples import MemoryLimit, MemoryUse, Process
 from memtui.reports.redact import open_source
 from memtui.reports.source import Source
 from memtui.reports.verdict import (
@@ -29,7 +31,7 @@ from memtui.reports.verdict import (
     unsharing,
     untouched,
 )
-from memtui.reports.verdict.recent import Check, Recent
+from memtui.reports.verdict.recent import NO_FILE, Check, Recent
 from memtui.reports.verdict.verdict import RULES, Verdict, finding_forms, last_verdict, verdict_at, verdict_lines
 from memtui.session.vma_row import VmaRow
 from tests.support.growing_sessions import GIB, MIB, START_S, S, appending, filling, pages, session_of, steady, tree_of
@@ -278,12 +280,43 @@ def test_what_was_copied_has_the_name_of_its_use():
     rows = [VmaRow(number, 1, 7, *vma, 0, 9, "") for number, vma in enumerate(vmas)]
     by_row = {2: {0: 1, 2: 50}, 5: {0: 2, 1: 1, 2: 40}, 8: {0: 3, 1: 3}}
     readings = [(sample, 1, {row: mib * MIB for row, mib in of.items()}) for sample, of in by_row.items()]
-    samples = SimpleNamespace(sample=np.arange(10))
-    source = SimpleNamespace(samples=samples, drawn_rows=lambda _: rows, vma_private=lambda *_: readings)
-    recent = SimpleNamespace(source=source, windows=slice(0, 10), sample=9)
-    assert unsharing._Places(recent, 2).grown(1) == [("Python objects (probably)", 5 * MIB)]
-    assert unsharing._Places(recent, 5).grown(1) == [("Python objects (probably)", 3 * MIB)]
-    assert unsharing._Places(recent, 5).grown(2) == []
+    recent = recent_with(rows, readings, {})
+    process = Process(1, 4243, 4242, 7, 0, "python")
+    assert unsharing._Places(recent, 2).grown(process) == [("Python objects (probably)", 5 * MIB)]
+    assert unsharing._Places(recent, 5).grown(process) == [("Python objects (probably)", 3 * MIB)]
+    assert unsharing._Places(recent, 5).grown(replace(process, key=2)) == []
+
+
+@pytest.mark.parametrize(
+    ("tensor_mib", "grown_mib", "names", "where"),
+    [
+        (200, 150, ("Rows.data", ""), "Rows.data"),
+        (200, 150, ("", ""), "weights"),
+        (60, 150, ("Rows.data", ""), NO_FILE),  # most of what grew is something else
+        (4, 6, ("Rows.data", ""), NO_FILE),  # too small to be told apart from what lies beside it
+    ],
+)
+def test_what_was_copied_has_the_name_of_a_tensor_of_the_parent(tensor_mib, grown_mib, names, where):
+    start = 1 << 40
+    rows = [VmaRow(0, 1, 7, start, start + 300 * MIB, "rw-p", "", 0, 9, "")]
+    readings = [(2, 1, {0: 10 * MIB}), (8, 1, {0: (10 + grown_mib) * MIB})]
+    columns = np.array([[start + 4096], [tensor_mib * MIB], [CATEGORIES.index("weights")]])
+    tensors = TensorMap.of(columns, names[:1], names[1:])
+    recent = recent_with(rows, readings, {4242: tensors})
+    grown = unsharing._Places(recent, 2).grown(Process(1, 4243, 4242, 7, 0, "python"))
+    assert grown == [(where, grown_mib * MIB)]
+    assert unsharing._Places(recent, 2).grown(Process(1, 4243, 1, 7, 0, "python")) == [(NO_FILE, grown_mib * MIB)]
+
+
+def recent_with(rows, readings, tensors):
+    """Ten windows with these rows of one process, its private bytes, and tensors by pid."""
+    source = SimpleNamespace(
+        samples=SimpleNamespace(sample=np.arange(10)),
+        drawn_rows=lambda _: rows,
+        vma_private=lambda *_: readings,
+        latest_tensors=lambda pid, _: tensors.get(pid),
+    )
+    return SimpleNamespace(source=source, windows=slice(0, 10), sample=9, end_ns=0)
 
 
 def test_unsharing_is_of_the_same_processes(tmp_path):

@@ -603,6 +603,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     assert np.isnan(reader.samples.lost_ns).all()
     assert reader.allocations.steps() == []
     assert reader.tensors.maps() == []
+    assert reader.tensors.latest(4242, 1 << 60) is None
     assert reader.captures.all() == []
     assert reader.captures.pids() == []
     assert reader.pages.resident_set(0, 1) is None

@@ -9,9 +9,11 @@ import numpy as np
 
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.range_uses import uses_of
+from memtui.analysis.tensor_pages import TensorMap, tensor_name
 from memtui.core.samples import LOADER, MemoryUse, Process
 from memtui.core.units import size, span
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Floats, Recent
+from memtui.session.vma_row import VmaRow
 
 RULE = "unsharing"
 LEAST_READINGS = 3
@@ -23,6 +25,7 @@ STILL_BYTES_PER_S = 4 << 20  # ... or so much
 MUCH_BYTES, MUCH_SHARE = 256 << 20, 0.25  # copied, and as a share of the PSS: it counts though it has ended
 HELPER_S = 10.0  # more processes for a shorter time are helpers, and the others went on sharing meanwhile
 MOST_PROCESSES, MOST_PLACES = 3, 2
+LEAST_TENSOR_BYTES = 8 << 20  # a smaller one may lie beside what was copied
 KINDS = {
     "probably Python heap": "Python objects (probably)",
     "malloc heap": "heaps of malloc",
@@ -161,7 +164,7 @@ def _by_process(recent: Recent, readings: _Readings, grown: list[tuple[Process, 
     places = _Places(recent, readings.samples[0])
     lines = []
     for process, before, after in grown:
-        parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(process.key))
+        parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(process))
         whose = f"pid {process.pid}{' (DataLoader worker)' * is_loader(process)}"
         lines.append(f"{whose}: {size(before)} to {size(after)} of its own{f' ({parts})' * bool(parts)}")
     return lines
@@ -185,15 +188,32 @@ class _Places:
                 self._first[process] = by_row
             self._last[process] = by_row
 
-    def grown(self, process: int) -> list[tuple[str, int]]:
+    def grown(self, process: Process) -> list[tuple[str, int]]:
         """Return (what a process has there, bytes) of what grew most."""
-        if process not in self._last:
+        if process.key not in self._last:
             return []
-        rows = self._recent.source.drawn_rows(process)
+        source, end_ns = self._recent.source, self._recent.end_ns
+        rows = source.drawn_rows(process.key)
         uses, sums = uses_of(rows), dict[str, int]()
+        first, last = self._first[process.key], self._last[process.key]
+        # A forked process has the tensors of its parent at the same addresses.
+        tensors = source.latest_tensors(process.pid, end_ns) or source.latest_tensors(process.parent_pid, end_ns)
         for row in rows:
-            more = self._last[process].get(row.id, 0) - self._first[process].get(row.id, 0)
-            where = row.name or KINDS.get(uses.get(row.id, "").rstrip(" 0123456789"), NO_FILE)
+            more = last.get(row.id, 0) - first.get(row.id, 0)
+            use = KINDS.get(uses.get(row.id, "").rstrip(" 0123456789"), NO_FILE)
+            where = row.name or (tensors and _tensor(tensors, row, more)) or use
             sums[where] = sums.get(where, 0) + more
         most = sorted(sums.items(), key=lambda item: -item[1])[:MOST_PLACES]
         return [(where, grown_bytes) for where, grown_bytes in most if grown_bytes > 0]
+
+
+def _tensor(tensors: TensorMap, row: VmaRow, grown_bytes: int) -> str:
+    """Return the tensor that can be most of what grew in a row; empty without one."""
+    number = tensors.largest_in(row.start, row.end)
+    if number is None:
+        return ""
+    start, size_bytes = int(tensors.start[number]), int(tensors.size_bytes[number])
+    inside = min(start + size_bytes, row.end) - max(start, row.start)
+    if 2 * inside < max(grown_bytes, 2 * LEAST_TENSOR_BYTES):
+        return ""
+    return tensor_name(tensors.names[number], tensors.parts[number]) or tensors.title(number)

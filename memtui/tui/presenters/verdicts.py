@@ -81,7 +81,7 @@ class _SessionSource:
         self.numa_use = reader.devices.numa_use
         self.process_samples = reader.processes.samples
         self.vma_rss, self.vma_private = reader.vmas.rss, reader.vmas.private
-        self.page_set = reader.pages.page_set
+        self.page_set, self.latest_tensors = reader.pages.page_set, reader.tensors.latest
         self.training, self.training_progress = reader.training.progress, reader.training.details
         self._reader, self._sample = reader, sample
 
