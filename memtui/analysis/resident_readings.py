@@ -68,7 +68,7 @@ def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse
     not_read = [use.rss_bytes for use in uses if use.processes > 1 and use.pss_bytes is None]
     if not of_several or not not_read:
         return readings
-    return replace(readings, at_most_bytes=max(*not_read, *(pss_bytes for _, pss_bytes in of_several)))
+    return replace(readings, at_most_bytes=max(*not_read, int(np.nanmax(readings.bytes))))
 
 
 def _of_several(uses: Sequence[MemoryUse]) -> list[tuple[int, int]]:

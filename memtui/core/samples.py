@@ -28,8 +28,17 @@ SHARED_UNKNOWN = "pages that several processes share count once for each of them
 # The reason of missing values where each window reads another part of the memory.
 SAMPLED = "a part of the memory is read in each window: reuse distances and tensors need all of it (--pages exact)"
 
+# What disturbed a window in which the kernel took pages of the program's own memory cgroup back.
+RECLAIM, IN_CGROUP = "reclaim", "in its memory cgroup"
+LIMIT = f"{RECLAIM}: its memory cgroup is at its limit"
+OWN_RECLAIM = LIMIT, f"{RECLAIM} {IN_CGROUP}"
+
 # In the reasons of a lower bound: what was touched is that much, or more.
 MORE_TOUCHED, MISSED = "more may have been touched", "touched pages may be missed"
+
+
+# How a program ended that was killed because memory ran out: its log says so, or a counter.
+KILLED_FOR_MEMORY, PROBABLY_KILLED = "killed by the kernel (SIGKILL): ", "killed by SIGKILL, probably by the kernel: "
 
 
 def lower_bounds(reasons: Iterable[str], counted: Iterable[bool]) -> list[str]:
@@ -475,14 +484,24 @@ class End:
     @property
     def description(self) -> str:
         """How the stream ended, as a text for the user."""
-        if self.kind == "target exited":
+        if self.of_target:
             return f"target {self.text or 'ended'}"
         return self.text or self.kind
 
     @property
+    def of_target(self) -> bool:
+        """Whether the program itself ended; else it may go on."""
+        return self.kind == "target exited"
+
+    @property
+    def killed_for_memory(self) -> bool:
+        """Whether the kernel killed the program, or probably did, because memory ran out."""
+        return self.of_target and self.text.startswith((KILLED_FOR_MEMORY, PROBABLY_KILLED))
+
+    @property
     def is_bad(self) -> bool:
         """Whether the program was killed, or ended with a code other than 0."""
-        return self.kind == "target exited" and self.text not in ("", "exited")  # with code 0, or nothing is known
+        return self.of_target and self.text not in ("", "exited")  # with code 0, or nothing is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from memtui.core.procfs import PROC
+from memtui.core.samples import IN_CGROUP, LIMIT, RECLAIM
 from memtui.probes.competing_observers import CompetingObservers
 from memtui.probes.memory_pressure import memory_cgroup, memory_mounts, text_of, upwards
 from memtui.probes.swap_areas import swap_areas
 
-RECLAIM, SWAP, COLLAPSE, SPLIT, NUMA = "reclaim", "swap-out", "khugepaged", "huge pages split", "NUMA balancing"
-IN_CGROUP, ON_MACHINE = "in its memory cgroup", "on this machine"
-LIMIT = "reclaim: its memory cgroup is at its limit"
+SWAP, COLLAPSE, SPLIT, NUMA = "swap-out", "khugepaged", "huge pages split", "NUMA balancing"
+ON_MACHINE = "on this machine"
 SWAPPED = "its pages were swapped out"
 _CAUSES = {
     b"pswpout": SWAP,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from memtui.core.procfs import PROC
+from memtui.core.procfs import PROC, is_exiting
 from memtui.core.samples import MemoryLimit
 from memtui.probes.memory_pressure import (
     LIMIT_FILES,
@@ -50,7 +50,8 @@ class MemoryLimits:
             return ()
         self._due_ns = now_ns + EVERY_NS
         limit = self.read(now_ns)
-        return () if limit is None else (limit,)
+        # A process that is ending has left its cgroup before it is gone.
+        return () if limit is None or is_exiting(self._pid, self._proc) else (limit,)
 
     def read(self, now_ns: int) -> MemoryLimit | None:
         """Return the limit that leaves least; None where no limit can be read."""

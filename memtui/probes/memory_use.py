@@ -31,11 +31,12 @@ class MemoryUseProbe:
         began_ns = time.monotonic_ns()
         if began_ns < self._due_ns:
             return ()
+        began_cpu_ns = time.thread_time_ns()
         watched = list(pids)
         sizes = [self._rss_bytes(pid) for pid in watched]
         more = {pid: size for pid in others() if (size := self._rss_bytes(pid)) is not None}
         ended_ns = time.monotonic_ns()
-        self._due_ns = began_ns + max(EVERY_NS, REST * (ended_ns - began_ns))
+        self._due_ns = began_ns + max(EVERY_NS, REST * (time.thread_time_ns() - began_cpu_ns))
         read = [size for size in sizes if size is not None]
         if not read or len(read) < len(watched):
             return ()

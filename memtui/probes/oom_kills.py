@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.procfs import PROC
+from memtui.core.procfs import PROC, is_exiting
+from memtui.core.samples import KILLED_FOR_MEMORY, PROBABLY_KILLED
 from memtui.core.units import size
 from memtui.probes.memory_pressure import (
     LIMIT_FILES,
@@ -148,17 +149,18 @@ class OomKills:
         if how != SIGKILL:
             return how, texts
         if self._root_killed:
-            return f"killed by the kernel (SIGKILL): {self._root_killed}", texts
+            return f"{KILLED_FOR_MEMORY}{self._root_killed}", texts
         counted_ns, cause = self._unnamed
         if cause and time.monotonic_ns() - counted_ns < RECENT_NS:
-            return f"killed by SIGKILL, probably by the kernel: {cause}", texts
+            return f"{PROBABLY_KILLED}{cause}", texts
         if self._names_pids or self._count is not None:
             return f"{how}, and not because memory ran out", texts
         return how, texts
 
     def _read(self) -> None:
         """Read the counters of the cgroup in which the process is, or was last."""
-        self._cgroup = memory_cgroup(self._proc, self._pid, self._mounts) or self._cgroup
+        if not is_exiting(self._pid, self._proc):  # one that is ending has left its cgroup before it is gone
+            self._cgroup = memory_cgroup(self._proc, self._pid, self._mounts) or self._cgroup
         if self._cgroup is None:
             self._count = _counter(self._proc / "vmstat", "oom_kill")
             return

@@ -27,6 +27,7 @@ USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
 EARLY_RESTS, EARLY_REST = 2, 100  # the count of shorter rests at the start; each is this many times a reading, ...
 EARLY_NS = 15_000_000_000  # ... and this at least, unless the usual rest is shorter
 SOON_REST = 250  # times a reading, after the RSS of all processes has changed: a short child, or a burst
+MOST_WAITING = 10  # times its CPU time: what a reading may take of the time that its share allows
 CHANGED_BYTES = 32 << 20  # a change of private memory by this much has it read by mapping
 RSS_CHANGE = 0.25  # of the RSS, and more than these bytes: sizes that were read before it are not those of now
 _MOST_TEXT_BYTES = 4 << 20  # of smaps, about 5,000 mappings: longer texts are not parsed
@@ -114,7 +115,7 @@ class PssProbe:
         if self._readings and self._watched != set(watched):
             self._readings = {pid: Rollup(None, None, CHANGED) for pid in wanted}
         self._watched = set(watched)
-        began_ns = time.monotonic_ns()
+        began_ns, began_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
         changed = rss_bytes is not None and _differ(rss_bytes, self._rss_bytes)
         if began_ns < (self._soon_ns if changed else self._due_ns):
             return
@@ -124,13 +125,15 @@ class PssProbe:
             pid: result if result.reason else replace(result, t_ns=ended_ns) for pid, result in results.items()
         }
         self._mapped = {pid: mapped for pid, mapped in self._mapped.items() if pid in results}
-        rest_ns = round(self._rest * (ended_ns - began_ns))
+        # Time in which this thread had no CPU does not count in full: on a busy machine nothing would be read.
+        took_ns = max(time.thread_time_ns() - began_cpu_ns, (ended_ns - began_ns) // MOST_WAITING)
+        rest_ns = round(self._rest * took_ns)
         if self._early:
             self._early -= 1
-            rest_ns = min(rest_ns, max(EARLY_NS, EARLY_REST * (ended_ns - began_ns)))
+            rest_ns = min(rest_ns, max(EARLY_NS, EARLY_REST * took_ns))
         self._due_ns = ended_ns + max(LEAST_APART_NS, rest_ns)
         self._rss_bytes = sum(result.rss_bytes or 0 for result in results.values())
-        soon_ns = SOON_REST * (ended_ns - began_ns)
+        soon_ns = SOON_REST * took_ns
         self._soon_ns = min(self._due_ns, ended_ns + max(LEAST_APART_NS, soon_ns))
 
     def of(self, pid: int) -> Rollup:

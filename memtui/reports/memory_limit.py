@@ -46,13 +46,21 @@ def last_limit(reader: ReportSource) -> LimitSummary | None:
     Raises SessionError.
     """
     samples = reader.samples
-    return limit_summary(reader.memory_limits(int(samples.end_ns[-1]) - SPAN_NS, 2**62)) if len(samples) else None
+    if not len(samples):
+        return None
+    ended = reader.end is not None and reader.end.of_target
+    return limit_summary(reader.memory_limits(int(samples.end_ns[-1]) - SPAN_NS, 2**62), ended=ended)
 
 
-def limit_summary(limits: list[MemoryLimit]) -> LimitSummary | None:
-    """Return the last of these limits, and what follows from the ten minutes before; they are in the order of time."""
+def limit_summary(limits: list[MemoryLimit], *, ended: bool = False) -> LimitSummary | None:
+    """Return the last of these limits, and what follows from the ten minutes before; they are in the order of time.
+
+    ``ended``: the program has, so nothing is foretold.
+    """
     if not limits:
         return None
+    if ended and len(limits) > 1 and limits[-1].cgroup != limits[-2].cgroup:
+        limits = limits[:-1]  # read when the program was ending, and had left its cgroup
     last = limits[-1]
     return LimitSummary(
         last.cgroup,
@@ -61,7 +69,7 @@ def limit_summary(limits: list[MemoryLimit]) -> LimitSummary | None:
         last.reclaimable_bytes,
         last.swap_bytes,
         last.left_bytes,
-        forecast_of(limits),
+        None if ended else forecast_of(limits),
         last.oom_score_adj,
     )
 

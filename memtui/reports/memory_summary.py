@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,13 +14,17 @@ from memtui.analysis.alike import Group
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.analysis.resident_readings import Readings
-from memtui.core.samples import SHARED_UNKNOWN, Status, lower_bounds
-from memtui.core.units import duration, percent, size
+from memtui.core.samples import MORE_TOUCHED, OWN_RECLAIM, SHARED_UNKNOWN, Status, lower_bounds
+from memtui.core.units import duration, parse_size, percent, size
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.size_summary import SizeSummary, finite_median, size_clause, size_summary
 from memtui.reports.source import ReportSource
 
 SECOND_NS = 1e9
+_BOUND = re.compile(rf"([0-9.]+ [KMGT]?i?B) {MORE_TOUCHED}")
+MUCH_RELEASED = 0.1  # of a working set: pages that are reclaimed in most windows are touched, too
+TAKEN_BACK = "the kernel took pages back, and what was touched and taken back within a window is missing"
+SEVERAL_PAGES = "counted by page faults, each of which may bring several pages of a file"
 MOST_GROUPS = 4  # of windows by their length, in a report for people
 
 
@@ -96,7 +103,7 @@ def why_no_working_set(reader: ReportSource) -> str:
     return next((reason for reason in lost if reason), "no window was complete")
 
 
-def working_set(reader: ReportSource, alike: np.ndarray) -> WorkingSetSummary:
+def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSummary) -> WorkingSetSummary:
     """Return the working set over the windows that are ``alike``, with the reasons why it is less than exact."""
     samples = reader.samples
     result = size_summary(samples.wss_bytes[alike], why_no_working_set(reader))
@@ -105,13 +112,26 @@ def working_set(reader: ReportSource, alike: np.ndarray) -> WorkingSetSummary:
     lower_bound = bool(2 * len(bounds) > np.count_nonzero(measured))
     pairs = zip(samples.status, samples.reason, strict=True)
     reason = next((reason for status, reason in pairs if status == Status.APPROXIMATE), None)
-    if lower_bound:
-        reason = bounds[0]
+    if released.status == Status.APPROXIMATE and (released.mean or 0) >= MUCH_RELEASED * (result.mean or 0):
+        lower_bound, reason = True, TAKEN_BACK
+    elif lower_bound:
+        reason = _largest_bound(bounds)
     elif reason is None and _shared_unknown(reader):
         reason = SHARED_UNKNOWN
     if reason is not None:
         result = replace(result, status=Status.APPROXIMATE, reason=reason)
     return WorkingSetSummary(result.mean, result.median, result.max, result.status, result.reason, lower_bound)
+
+
+def _largest_bound(bounds: Sequence[str]) -> str:
+    """Return the reason that leaves most open, of the reasons of windows that may lack pages."""
+    most, sizes = max(bounds, key=_bound_bytes), set(map(_bound_bytes, bounds))
+    return f"{most}, in other windows less" if len(sizes) > 1 and math.inf not in sizes else most
+
+
+def _bound_bytes(reason: str) -> float:
+    match = _BOUND.search(reason)
+    return parse_size(match[1]) if match else math.inf
 
 
 def _shared_unknown(reader: ReportSource) -> bool:
@@ -193,13 +213,25 @@ def touched_of_resident(wss_bytes: np.ndarray, resident: Resident) -> TouchedFra
     return TouchedFraction(resident.name, None, None, reason)
 
 
-def released_memory(rows: ProcessRows, alike: set[int]) -> ReleasedSummary:
-    """Return the upper bound of released memory in a window and in a second, of the samples that are ``alike``."""
-    released = {sample: size_bytes for sample, size_bytes in released_bytes(rows).items() if sample in alike}
+def released_memory(reader: ReportSource, rows: ProcessRows, alike: np.ndarray) -> ReleasedSummary:
+    """Return the upper bound of released memory in a window and in a second, over the windows that are ``alike``.
+
+    It is not a bound where the kernel takes pages of the program's cgroup back in most windows.
+    """
+    samples = reader.samples
+    numbers = set(samples.sample[alike].tolist())
+    released = {sample: size_bytes for sample, size_bytes in released_bytes(rows).items() if sample in numbers}
     values = np.array(list(released.values()), np.float64)
-    spans = {row["sample"]: row["end_ns"] - row["start_ns"] for row in rows if row["sample"] in released}
-    per_s = float(values.sum()) / (sum(spans.values()) / SECOND_NS) if spans else None
+    spans_ns: dict[int, int] = defaultdict(int)  # a process may have been there for a part of a window
+    for row in rows:
+        if (sample := row["sample"]) in released:
+            spans_ns[sample] = max(spans_ns[sample], row["end_ns"] - row["start_ns"])
+    per_s = float(values.sum()) / (sum(spans_ns.values()) / SECOND_NS) if spans_ns else None
     result = size_summary(values, "faults and RSS of two windows in a row are known of no process")
+    disturbed = [samples.disturbed[n] for n in np.flatnonzero(alike).tolist()]
+    reclaimed = [text for text in disturbed if any(cause in text for cause in OWN_RECLAIM)]
+    if 2 * len(reclaimed) > len(disturbed) and result.mean is not None:
+        result = replace(result, status=Status.APPROXIMATE, reason=SEVERAL_PAGES)
     return ReleasedSummary(result.mean, result.median, result.max, result.status, result.reason, per_s)
 
 
@@ -262,8 +294,10 @@ def released_lines(released: ReleasedSummary, wss: SizeSummary, *, several: bool
     """
     if released.mean is None or wss.mean is None or released.mean < NOTABLE_RELEASED * wss.mean:
         return []
+    bound = "at most " if released.status == Status.OK else ""
+    how = f" ({released.reason})" if released.reason else ""
+    sizes = f"{bound}{size(released.mean)} (mean) and {size(released.max)} (max), or {size(released.per_s)}/s{how}"
     return [
-        f"given back   in a window at most {size(released.mean)} (mean) and {size(released.max)} (max), or "
-        f"{size(released.per_s)}/s: pages that were touched and given back in one window are not in its working set"
-        f"{' (copies of pages that processes shared count here, too)' * several}"
+        f"given back   in a window {sizes}: pages that were touched and given back in one window are not in its "
+        f"working set{' (copies of pages that processes shared count here, too)' * several}"
     ]

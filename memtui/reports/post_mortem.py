@@ -24,7 +24,7 @@ from memtui.session.vma_row import VmaRow
 LAST_NS = 300_000_000_000
 LEAST_BYTES, LEAST_SHARE = 1 << 20, 0.05  # of a growth that is told, and its share of the whole
 MOST_RANGES = 3
-NOTABLE_SHARE = 0.1  # of the time: without a window at the end
+NOTABLE_SHARE = 0.02  # of the time: without a window at the end
 ANONYMOUS = "anonymous memory"
 
 
@@ -80,16 +80,16 @@ def post_mortem(reader: ReportSource) -> PostMortem | None:
         SessionError: the session is damaged.
     """
     end, samples = reader.end, reader.samples
-    if end is None or not end.is_bad or len(samples) < 2:
+    if end is None or not end.is_bad or not len(samples):
         return None
     ends_ns = np.asarray(samples.end_ns[:])
     last_ns = int(ends_ns[-1])
-    index = int(np.searchsorted(ends_ns, last_ns - LAST_NS))
-    first, last = (reader.vma_rss(int(samples.sample[n])) for n in (index, -1))
-    if not first or not last:
-        return None
     ended_ns = max(end.t_ns, last_ns)
     later = [use.rss_bytes for use in reader.memory_use(last_ns, ended_ns) if use.rss_bytes]  # 0: it is ending
+    index = int(np.searchsorted(ends_ns, last_ns - LAST_NS))
+    first, last = (reader.vma_rss(int(samples.sample[n])) for n in (index, -1))
+    if not first or not last or (len(samples) == 1 and not later):
+        return None
     return PostMortem(
         over_s=(ended_ns - int(ends_ns[index])) / 1e9,
         first_bytes=sum(first.values()),

@@ -30,6 +30,7 @@ class ProcessSummary:
     Attributes:
         pid, role, generation, command: identity of the process.
         wss_bytes, shared_bytes: means over the windows that are alike.
+        wss_reason: why its working set is unknown.
         rss_bytes, pss_bytes: means over all windows.
         private_bytes: likewise, of its resident memory that no other process maps (USS).
         swap_bytes: likewise, of what is swapped out.
@@ -44,6 +45,7 @@ class ProcessSummary:
     generation: int
     command: str
     wss_bytes: float | None
+    wss_reason: str
     shared_bytes: float | None
     rss_bytes: float | None
     pss_bytes: float | None
@@ -76,6 +78,7 @@ def process_summaries(
             generation=process.generation,
             command=process.command,
             wss_bytes=means[process.key].get("wss_bytes"),
+            wss_reason="" if "wss_bytes" in means[process.key] else _why_no_working_set(rows, process.key),
             shared_bytes=means[process.key].get("shared_bytes"),
             rss_bytes=means[process.key].get("rss_bytes"),
             pss_bytes=means[process.key].get("pss_bytes"),
@@ -90,6 +93,11 @@ def process_summaries(
         for process in reader.processes()
         if process.key in means
     )
+
+
+def _why_no_working_set(rows: ProcessRows, process: int) -> str:
+    known = any(row["wss_bytes"] is not None for row in rows if row["process"] == process)
+    return "known in windows of other lengths only" if known else "known in no window"
 
 
 class _Readings(NamedTuple):
@@ -164,10 +172,13 @@ def _line(process: ProcessSummary, *, several: bool) -> str:
     shared = f" ({size(process.shared_bytes)} shared)" if several and process.shared_bytes is not None else ""
     parts = (("PSS", process.pss_bytes), ("USS", process.private_bytes))
     shares = ", ".join(f"{name} {size(value)}" for name, value in parts if value is not None)
-    resident = f"resident {size(process.rss_bytes)}{f' ({shares})' if shares else ''}"
+    resident = f"resident {size(process.rss_bytes)}{f' ({shares} where they were read)' if shares else ''}"
     swap = f", swapped out {size(process.swap_bytes)}" if process.swap_bytes else ""
+    working_set = (
+        f"{size(process.wss_bytes)}{shared}" if process.wss_bytes is not None else f"n/a: {process.wss_reason}"
+    )
     return (
-        f"process      {process.pid} {process.role}: working set {size(process.wss_bytes)}{shared}, "
+        f"process      {process.pid} {process.role}: working set {working_set}, "
         f"{resident}{swap}, {_gpu_clause(process)}  {short_command_line(process.command)}"
     )
 

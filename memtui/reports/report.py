@@ -250,7 +250,8 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     )
     alike = by_interval[0].windows if by_interval else np.ones(0, bool)
     alike_samples = set(samples.sample[alike].tolist())
-    working_set = memory.working_set(reader, alike)
+    released = memory.released_memory(reader, rows, alike)
+    working_set = memory.working_set(reader, alike, released)
     devices = sorted({step.device for step in steps} - {MAIN_MEMORY})
     budgeted = allowed(hello.options.max_overhead_ppm) and len(samples)
     return Report(
@@ -276,7 +277,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         rss_bytes=rss,
         pss_bytes=memory.proportional_set(resident_memory, rows, readings, lost),
         touched_fraction=memory.touched_of_resident(np.where(alike, samples.wss_bytes, np.nan), resident_memory),
-        given_back_bytes=memory.released_memory(rows, alike_samples),
+        given_back_bytes=released,
         reuse=reuse_summary(reader, working_set),
         budgeted_s=intervals_s(_budgeted_ns(reader), 0) if budgeted else None,
         overhead=overhead_of(reader, rows, end_ns - start_ns),

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from memtui.core.samples import Event
+from memtui.core.samples import Event, Power
 from memtui.probes import address_space
 from memtui.probes.address_space import Sharers
 from memtui.probes.memory_users import same_memory
@@ -220,6 +220,8 @@ def test_memory_that_two_processes_of_a_tree_use_is_counted_once(program, togeth
     windows = stream.of_pid(target.pid)[1:]
     assert {window.status for window in windows} == {"ok"}, {window.reason for window in windows}
     assert all(window.rss_bytes <= most for window in windows)
+    uses = [use for power in stream.of(Power) for use in power.memory_use]
+    assert {(use.processes, use.rss_bytes <= most) for use in uses} == {(1, True)}, "nor counts between windows"
     told = [event.text for event in stream.of(Event) if "CLONE_VM" in event.text]
     assert told == [f"pid {target.sharer} uses the memory of pid {target.pid} (CLONE_VM): it is counted there, once"]
 

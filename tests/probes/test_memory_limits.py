@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui.core.procfs import PF_EXITING
 from memtui.core.samples import MemoryLimit
 from memtui.probes.memory_limits import EVERY_NS, MemoryLimits
 from tests.support.cgroups import limited_cgroup
@@ -27,9 +28,14 @@ class Machine:
         kind = {1: "cgroup none rw,memory", 2: "cgroup2 none rw"}[version]
         put(self.proc / "self/mountinfo", f"35 31 0:32 {root} {self.top} rw - {kind}\n")
         put(self.proc / str(PID) / "cgroup", "4:memory:/job/step\n" if version == 1 else "0::/job/step\n")
+        self.flags(0)
         self.memory(free=100, available=400)
         for name in ("job", "job/step"):
             self.group(name)
+
+    def flags(self, flags: int) -> None:
+        """Set the process's flags of the kernel (PF_EXITING)."""
+        put(self.proc / str(PID) / "stat", f"{PID} (x) S 1 1 1 0 -1 {flags} 0 0\n")
 
     def memory(self, *, free: int, available: int, swap: int = 0) -> None:
         sizes = {"MemTotal": 1000, "MemFree": free, "MemAvailable": available, "SwapTotal": swap, "SwapFree": swap}
@@ -157,6 +163,16 @@ def test_nothing_can_be_read(tmp_path):
 def test_it_is_read_now_and_then(machine):
     limits = MemoryLimits(PID, machine.proc)
     assert [len(limits.poll(t_ns)) for t_ns in (1, EVERY_NS, EVERY_NS + 1, EVERY_NS + 2)] == [1, 0, 1, 0]
+
+
+def test_a_process_that_is_ending_has_left_its_cgroup(machine):
+    """The kernel shows the topmost cgroup then, and its limit would be taken for that of the program."""
+    machine.group("job", 300, used=299)
+    limits = MemoryLimits(PID, machine.proc)
+    assert [limit.cgroup for limit in limits.poll(1)] == ["/job"]
+    put(machine.proc / str(PID) / "cgroup", "4:memory:/\n" if machine.version == 1 else "0::/\n")
+    machine.flags(PF_EXITING)
+    assert limits.poll(1 + EVERY_NS) == ()
 
 
 def test_a_real_cgroup_of_which_the_use_is_known():

@@ -110,8 +110,9 @@ def test_nothing_is_said_where_a_process_ended_or_may_not_be_read(tmp_path, cloc
 
 
 def test_a_tree_that_takes_long_to_read_is_read_seldom(tmp_path, monkeypatch):
-    times = iter([0, 10**8, 10**11 - 1, 10**11, 10**11 + 1])
+    times, cpu_ns = iter([0, 10**8, 10**11 - 1, 10**11, 10**11 + 1]), iter([0, 10**8, 0, 0])
     monkeypatch.setattr(memory_use.time, "monotonic_ns", lambda: next(times) + 10**12)
+    monkeypatch.setattr(memory_use.time, "thread_time_ns", lambda: next(cpu_ns))
     folder_of(tmp_path, 1, 100)
     probe = MemoryUseProbe(Pss(), tmp_path)
     assert len(probe.poll([1])) == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui.core.procfs import PF_EXITING
 from memtui.probes import oom_kills
 from memtui.probes.oom_kills import SIGKILL, KernelLog, OomKills
 from tests.support.cgroups import limited_cgroup
@@ -34,6 +35,7 @@ class Machine:
         kind = {1: "cgroup none rw,memory", 2: "cgroup2 none rw", None: "tmpfs none rw"}[version]
         put(self.proc / "self/mountinfo", f"35 31 0:32 / {self.top} rw - {kind}\n")
         put(self.proc / str(PID) / "cgroup", "4:memory:/job/step\n" if version == 1 else "0::/job/step\n")
+        put(self.proc / str(PID) / "stat", f"{PID} (x) S 1 1 1 0 -1 0 0 0\n")
         (self.proc / "self/ns").mkdir()
         (self.proc / "self/ns/pid").symlink_to("pid:[4026531836]")
         for name, limit in (("job", 256 * MIB), ("job/step", None)):
@@ -131,6 +133,15 @@ def test_another_cgroup_begins_anew(tmp_path):
     put(machine.top / "job/memory.events", "oom 0\noom_kill 77\n")
     assert kills.new([PID]) == []
     put(machine.top / "job/memory.events", "oom 0\noom_kill 78\n")
+    assert len(kills.new([PID])) == 1
+
+
+def test_a_process_that_is_ending_is_counted_in_the_cgroup_that_it_was_in(tmp_path):
+    machine = Machine(tmp_path, 2)
+    kills = OomKills(PID, no_log(tmp_path), machine.proc)
+    put(machine.proc / str(PID) / "cgroup", "0::/\n")
+    put(machine.proc / str(PID) / "stat", f"{PID} (x) S 1 1 1 0 -1 {PF_EXITING} 0 0\n")
+    machine.count(1)
     assert len(kills.new([PID])) == 1
 
 

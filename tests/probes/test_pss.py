@@ -188,9 +188,23 @@ def test_reading_rests_for_500_times_what_it_took_and_at_least_a_second(tree):
     assert PssProbe(max_overhead_ppm=1000)._rest == pytest.approx(5000)  # a fifth of a budget of 0.1 %
 
 
-def test_it_is_read_sooner_where_the_rss_has_changed(tree, monkeypatch):
+@pytest.mark.parametrize(("cpu_ns", "rest_ns"), [(30_000_000, 15 * 10**9), (1_000_000, 15 * 10**8)])
+def test_waiting_for_a_cpu_counts_for_a_tenth(tree, monkeypatch, cpu_ns, rest_ns):
+    """On a busy machine a reading takes long, and costs no more."""
     now_ns = [10**12]
     monkeypatch.setattr(pss.time, "monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr(pss.time, "thread_time_ns", lambda: 0 if now_ns[0] == 10**12 else cpu_ns)
+    probe = PssProbe()
+    probe._early = 0
+    monkeypatch.setattr(PssProbe, "_read", lambda self, pid: (now_ns.__setitem__(0, now_ns[0] + 10**7), Rollup(1))[1])
+    probe.poll(tree)
+    assert probe._due_ns - now_ns[0] == rest_ns
+
+
+def test_it_is_read_sooner_where_the_rss_has_changed(tree, monkeypatch):
+    now_ns = [10**12]
+    for clock in ("monotonic_ns", "thread_time_ns"):
+        monkeypatch.setattr(pss.time, clock, lambda: now_ns[0])
     probe, read = PssProbe(), PssProbe._read
 
     def slow(self, pid):
@@ -234,7 +248,8 @@ def test_others_are_read_with_them_and_may_come_and_go(tree):
 def test_the_first_readings_come_sooner(tree, monkeypatch):
     """Of a tree whose readings cost much: three within a minute, then as seldom as ever."""
     now_ns = [10**12]
-    monkeypatch.setattr(pss.time, "monotonic_ns", lambda: now_ns[0])
+    for clock in ("monotonic_ns", "thread_time_ns"):
+        monkeypatch.setattr(pss.time, clock, lambda: now_ns[0])
     probe, read = PssProbe(), PssProbe._read
 
     def slow(self, pid):

@@ -11,8 +11,10 @@ import pytest
 from memtui.analysis.alike import Group
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident
 from memtui.analysis.resident_readings import Readings
-from memtui.core.samples import MORE_TOUCHED, SHARED_UNKNOWN, Capability, Status
+from memtui.core.samples import LIMIT, MISSED, MORE_TOUCHED, SHARED_UNKNOWN, Capability, Status
 from memtui.reports.memory_summary import (
+    SEVERAL_PAGES,
+    TAKEN_BACK,
     LargestWindow,
     ReleasedSummary,
     WindowGroup,
@@ -49,8 +51,13 @@ def reader(wss, shared=None, *, status=Status.OK, reason="", able=ABLE):
             shared_bytes=np.zeros(count) if shared is None else np.array(shared, float),
             status=[Status.OK] * (count - 1) + [status],
             reason=[""] * (count - 1) + [reason],
+            disturbed=[""] * count,
+            sample=np.arange(count),
         ),
     )
+
+
+NOTHING = ReleasedSummary(None, None, None, Status.UNSUPPORTED, "why", None)
 
 
 def known(mean: float, most: int | None = None, status=Status.OK, reason="") -> SizeSummary:
@@ -73,17 +80,19 @@ def resident(name, *values) -> Resident:
 
 
 def test_the_working_set_is_that_of_windows_that_are_alike():
-    found = working_set(reader([10, 20, 60, NAN, 9000]), np.array([True, True, True, True, False]))
+    found = working_set(reader([10, 20, 60, NAN, 9000]), np.array([True, True, True, True, False]), NOTHING)
     assert found == WorkingSetSummary(30, 20, 60, Status.OK, "", lower_bound=False)
 
 
 def test_a_working_set_that_is_less_than_exact_says_so():
     all_ = np.ones(2, bool)
-    told = working_set(reader([10, 20], status=Status.APPROXIMATE, reason="as told"), all_)
+    told = working_set(reader([10, 20], status=Status.APPROXIMATE, reason="as told"), all_, NOTHING)
     assert (told.mean, told.status, told.reason) == (15, Status.APPROXIMATE, "as told")
-    shared = working_set(reader([10, 20], [NAN, 0]), all_)
+    shared = working_set(reader([10, 20], [NAN, 0]), all_, NOTHING)
     assert (shared.status, shared.reason) == (Status.APPROXIMATE, SHARED_UNKNOWN)
-    assert working_set(reader([NAN, 20], [NAN, 0]), all_).status == Status.OK, "what is not known shares nothing"
+    assert working_set(reader([NAN, 20], [NAN, 0]), all_, NOTHING).status == Status.OK, (
+        "what is not known shares nothing"
+    )
 
 
 def test_it_is_a_lower_bound_where_most_windows_may_lack_pages():
@@ -96,8 +105,26 @@ def test_it_is_a_lower_bound_where_most_windows_may_lack_pages():
         ([1, 1, 1, 1, 0], False, "it ran on"),
         ([0, 1, 0, 0, 0], True, missed),
     ):
-        found = working_set(session, np.array(alike, bool))
+        found = working_set(session, np.array(alike, bool), NOTHING)
         assert (found.lower_bound, found.reason) == (lower_bound, reason)
+
+
+def test_the_largest_bound_of_the_windows_is_said():
+    session = reader([10, 20, 30, 40])
+    session.samples.reason[:] = [f"about {size} {MORE_TOUCHED}" for size in ("91.9 MiB", "1.50 GiB", "980 KiB")] + [""]
+    found = working_set(session, np.ones(4, bool), NOTHING)
+    assert found.reason == f"about 1.50 GiB {MORE_TOUCHED}, in other windows less"
+    session.samples.reason[3] = f"{MISSED}: its notes cannot be read"
+    assert working_set(session, np.ones(4, bool), NOTHING).reason == session.samples.reason[3], "it has no bound"
+
+
+@pytest.mark.parametrize(("released", "lower_bound"), [(2.0, True), (1.9, False)])
+def test_reclaim_that_takes_touched_pages_makes_it_a_lower_bound(released, lower_bound):
+    given = ReleasedSummary(released, released, 2, Status.APPROXIMATE, SEVERAL_PAGES, 1.0)
+    found = working_set(reader([10, 20, 30]), np.ones(3, bool), given)
+    assert (found.lower_bound, found.reason) == (lower_bound, TAKEN_BACK if lower_bound else "")
+    exact = replace(given, status=Status.OK)
+    assert not working_set(reader([10, 20, 30]), np.ones(3, bool), exact).lower_bound
 
 
 @pytest.mark.parametrize(
@@ -111,7 +138,7 @@ def test_it_is_a_lower_bound_where_most_windows_may_lack_pages():
 )
 def test_why_there_is_no_working_set(session, why):
     assert why_no_working_set(session) == why
-    assert working_set(session, np.ones(1, bool)).reason == why
+    assert working_set(session, np.ones(1, bool), NOTHING).reason == why
 
 
 def test_the_largest_window():
@@ -181,9 +208,18 @@ def test_released_memory_is_what_came_and_is_not_there():
         }  # fmt: skip
 
     rows = [row(0, 100, 50), row(1, 110, 53), row(2, 114, 53), row(3, 999, 53)]
-    found = released_memory(rows, {0, 1, 2})
-    assert (found.mean, found.max, found.per_s) == (5.5 * PAGE, 7 * PAGE, 22 * PAGE)
-    none = released_memory(rows[:1], {0})
+    windows = reader([PAGE] * 4)
+    of = np.array([True, True, True, False])
+    found = released_memory(windows, rows, of)
+    assert (found.mean, found.max, found.per_s, found.status) == (5.5 * PAGE, 7 * PAGE, 22 * PAGE, Status.OK)
+    short = {**row(2, 5, 2), "process": 2, "start_ns": 2 * S + S // 5}  # there for a part of the window
+    assert released_memory(windows, [*rows[:3], short], of).per_s == 22 * PAGE
+    windows.samples.disturbed[:] = ["reclaim on this machine"] * 4
+    assert released_memory(windows, rows, of).status == Status.OK, "others' pages, as far as is known"
+    windows.samples.disturbed[:2] = [f"{LIMIT}; NUMA balancing on this machine"] * 2
+    reclaimed = released_memory(windows, rows, of)
+    assert (reclaimed.mean, reclaimed.status, reclaimed.reason) == (5.5 * PAGE, Status.APPROXIMATE, SEVERAL_PAGES)
+    none = released_memory(windows, rows[:1], np.array([True, False, False, False]))
     assert (none.mean, none.per_s) == (None, None)
     assert none.reason == "faults and RSS of two windows in a row are known of no process"
 
@@ -200,6 +236,15 @@ def test_released_memory_is_spoken_of_from_a_hundredth_of_the_working_set(releas
         assert lines[0].startswith(
             "given back   in a window at most 1.00 MiB (mean) and 3.00 MiB (max), or 2.00 MiB/s: pages"
         )
+
+
+def test_released_memory_that_is_reclaimed_has_no_bound():
+    released = ReleasedSummary(2.0 * MIB, 2.0 * MIB, 3 * MIB, Status.APPROXIMATE, SEVERAL_PAGES, 2.0 * MIB)
+    (line,) = released_lines(released, known(9 * MIB), several=False)
+    assert line.startswith(
+        "given back   in a window 2.00 MiB (mean) and 3.00 MiB (max), or 2.00 MiB/s (counted by page faults, each of "
+        "which may bring several pages of a file): pages that"
+    )
 
 
 def test_copies_of_shared_pages_look_like_released_memory():

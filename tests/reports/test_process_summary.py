@@ -60,6 +60,9 @@ def test_a_process_without_such_a_window_has_resident_memory_of_the_others_and_n
     rows = [row(0, 1, wss_bytes=10, rss_bytes=100), row(5, 2, wss_bytes=7, rss_bytes=70, pss_bytes=35)]
     two = summaries(rows, {0})[42]
     assert (two.wss_bytes, two.shared_bytes, two.rss_bytes, two.pss_bytes) == (None, None, 70, 35)
+    assert two.wss_reason == "known in windows of other lengths only"
+    assert " working set n/a: known in windows of other lengths only, resident 70 B" in process_lines([two])[0]
+    assert summaries([row(0, wss_bytes=None)], {0})[41].wss_reason == "known in no window"
 
 
 def test_the_last_reading_before_the_end_of_a_window_is_its_memory():
@@ -93,7 +96,7 @@ def test_windows_of_unknown_use_leave_a_reason():
 
 
 FULL = ProcessSummary(
-    pid=41, role="target", generation=0, command="python a.py", wss_bytes=2 * MIB, shared_bytes=MIB,
+    pid=41, role="target", generation=0, command="python a.py", wss_bytes=2 * MIB, wss_reason="", shared_bytes=MIB,
     rss_bytes=8 * MIB, pss_bytes=4 * MIB, private_bytes=None, swap_bytes=0, gpu_bytes=16 * MIB,
     gpu_max_bytes=32 * MIB, gpu_reason="", gpus_used=1.9, gpus_used_reason="",
 )  # fmt: skip
@@ -101,24 +104,29 @@ FULL = ProcessSummary(
 
 def test_a_line_of_a_process_alone_and_of_one_among_others():
     alone = (
-        "process      41 target: working set 2.00 MiB, resident 8.00 MiB (PSS 4.00 MiB), "
+        "process      41 target: working set 2.00 MiB, resident 8.00 MiB (PSS 4.00 MiB where they were read), "
         "GPU 16.0 MiB, max 32.0 MiB, used 190.0 %  python a.py"
     )
     assert process_lines([FULL]) == [alone]
     both = process_lines([FULL, replace(FULL, pid=42, role="child", shared_bytes=None, pss_bytes=None)])
     assert both == [
         alone.replace("2.00 MiB,", "2.00 MiB (1.00 MiB shared),"),
-        alone.replace("41 target", "42 child").replace(" (PSS 4.00 MiB)", ""),
+        alone.replace("41 target", "42 child").replace(" (PSS 4.00 MiB where they were read)", ""),
     ]
     assert process_lines([replace(FULL, private_bytes=3 * MIB, swap_bytes=5 * MIB)]) == [
-        alone.replace("PSS 4.00 MiB)", "PSS 4.00 MiB, USS 3.00 MiB), swapped out 5.00 MiB")
+        alone.replace(
+            "PSS 4.00 MiB where they were read)",
+            "PSS 4.00 MiB, USS 3.00 MiB where they were read), swapped out 5.00 MiB",
+        )
     ]
 
 
 def test_what_is_not_known_of_gpus_is_said():
     def gpu(**changes) -> str:
         return (
-            process_lines([replace(FULL, **changes)])[0].partition("(PSS 4.00 MiB), ")[2].removesuffix("  python a.py")
+            process_lines([replace(FULL, **changes)])[0]
+            .partition("where they were read), ")[2]
+            .removesuffix("  python a.py")
         )
 
     assert gpu(gpu_bytes=None, gpu_reason="no driver") == "GPU n/a: no driver"

@@ -17,9 +17,11 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.memory_sentences import fitting
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.cli.main import main
-from memtui.core.samples import MemoryLimit, MemoryUse, Process
+from memtui.core.samples import KILLED_FOR_MEMORY, PROBABLY_KILLED, MemoryLimit, MemoryUse, Process
 from memtui.reports.redact import open_source
+from memtui.reports.report import build_report
 from memtui.reports.source import Source
+from memtui.reports.text import format_report
 from memtui.reports.verdict import (
     huge_pages,
     leak,
@@ -135,6 +137,63 @@ def test_the_limit_comes_first_and_says_what_to_do(tmp_path):
         verdict = last_verdict(source)
         assert "/job" not in str(verdict)
         assert [finding.short for finding in verdict.findings][1].startswith("Memory grows by 5.")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_of_a_program_that_was_killed_nothing_is_foretold(tmp_path, known):
+    """The last reading of a program that is ending is of the topmost cgroup: old sessions have it."""
+    start = KILLED_FOR_MEMORY if known else PROBABLY_KILLED
+
+    def limit(n: int) -> MemoryLimit:
+        return replace(filling(n), **({"cgroup": "", "limit_bytes": 24 * GIB} if n == 89 else {}))
+
+    path = session_of(
+        tmp_path / "s.memtui",
+        lambda n: (20, 300 + 5 * n, 30),
+        appending(5),
+        limit=limit,
+        how_it_ended=f"{start}cgroup /job reached its limit of 2.00 GiB",
+    )
+    finding = checks_of(path)["oom"].finding
+    assert finding.sentence == f"The program was {start}cgroup /job reached its limit of 2.00 GiB."
+    assert finding.action.startswith("Raise the limit of cgroup /job, or have the program need less: ")
+    assert not any("full in" in line for line in finding.evidence)
+    assert checks_of(path, 60)["oom"].finding.action.startswith("Save a checkpoint now"), "that is what was known then"
+    with closing(open_source(path, redact=True)) as source:
+        assert "/job" not in str(last_verdict(source))
+    page = format_report(build_report(path))
+    assert "1.33 GiB of the 2.00 GiB of cgroup /job were in use at the end" in page
+    assert "full in" not in page
+
+
+def test_of_a_program_that_ended_by_itself_nothing_is_foretold(tmp_path):
+    path = session_of(tmp_path / "s.memtui", steady, limit=filling, how_it_ended="exited")
+    assert rules_found(path) == []
+    assert "are in use" not in checks_of(path)["oom"].looked_at
+    assert checks_of(path)["oom"].looked_at.endswith(" of the 2.00 GiB of cgroup /job in use at its end")
+    assert rules_found(session_of(tmp_path / "t.memtui", steady, limit=filling)) == ["oom"], "it may go on"
+
+
+def test_copies_of_which_nothing_is_known_lately_are_not_called_growth_of_others(tmp_path):
+    """PSS is read for half a minute; later it seems not to grow."""
+    path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, use_every=2, read_every=6, last_read=36)
+    forecast = SimpleNamespace(growth_bytes_per_s=20 * MIB)
+    with closing(Source(path)) as source:
+        recent = Recent(source, len(source.samples) - 1)
+        assert recent.pss_age_s == 53.5
+        assert out_of_memory._what_grows(recent, forecast) == "what grows"
+    finding = checks_of(path)["unsharing"].finding
+    assert finding.sentence == "Its processes stopped sharing memory: they copied 324 MiB in 36 s until 54 s ago."
+    assert finding.short == "Its processes stopped sharing memory."
+
+
+def test_readings_after_the_last_window_count(tmp_path):
+    """A window was 40 s long when the program ended."""
+    how = {"use_every": 2, "read_every": 6, "window_every": 40, "windows": 79, "ended": True}
+    check = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 4 * n, **how))["unsharing"]
+    assert check.finding.sentence.endswith(" in the last 78 s.")
+    ending = tree_of(tmp_path / "t.memtui", lambda n: 4 * n, workers=lambda n: 3 if n < 77 else 0, **how)
+    assert checks_of(ending)["unsharing"].finding.sentence.endswith(" in the last 72 s."), "until its processes end"
 
 
 def test_a_finding_fits_into_one_line_of_a_narrow_screen(tmp_path):
@@ -499,6 +558,31 @@ def test_pages_that_are_read_for_the_first_time_are_no_thrashing(again, found, t
         )
     elif again is not None:
         assert f"pages read again that had been dropped: {again:,} a second" in check.finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("again", "waited", "found"), [(2560, 0.1, True), (2559, 0.5, False), (9000, 0.09, False), (None, 0.5, False)]
+)
+def test_few_faults_that_read_far_ahead_are_thrashing_where_tasks_wait(again, waited, found, tmp_path):
+    def limit(n: int) -> MemoryLimit:
+        stalls = {"stall_cgroup": "/job", "some_stall_ns": round(n * S * waited)}
+        return replace(full(n), refaults=None if again is None else again * n, **stalls)
+
+    path = session_of(tmp_path / "s.memtui", steady, faults=lambda n: 7 * n, limit=limit)
+    check = checks_of(path)["thrashing"]
+    assert check.measured
+    assert (check.finding is not None) is found
+    if found:
+        assert check.finding.sentence.startswith(
+            "It reads 10.0 MiB/s again that had been dropped, because cgroup /job is full: 319 MiB in use"
+        )
+        roomy = session_of(
+            tmp_path / "t.memtui",
+            steady,
+            faults=lambda n: 7 * n,
+            limit=lambda n: replace(limit(n), limit_bytes=2 * GIB),
+        )
+        assert checks_of(roomy)["thrashing"].finding is None
 
 
 def test_the_count_of_another_limit_is_left_out(tmp_path):

@@ -61,8 +61,12 @@ def session_of(
     max_overhead_ppm: int | None = 10_000,
     tracked: bool = True,
     huge_page_mode: str = "madvise",
+    how_it_ended: str | None = None,
 ) -> Path:
-    """Record a program by windows; ``age_s``: how old it is at the start; ``swapped``: bytes."""
+    """Record a program by windows; ``age_s``: how old it is at the start; ``swapped``: bytes.
+
+    ``how_it_ended``: the text of its end; None: the recording is stopped.
+    """
     host = replace(hello().host, huge_pages=huge_page_mode)
 
     def stream():
@@ -94,7 +98,8 @@ def session_of(
             )
             lost_ns = None if lost_share is None else round(lost_share * apart_s * S)
             yield Window(n, begin_ns, end_ns, round(apart_s * S), 0, (window,), lost_ns=lost_ns)
-        yield End(round((START_S + windows * apart_s) * S), "stopped")
+        kind = "stopped" if how_it_ended is None else "target exited"
+        yield End(round((START_S + windows * apart_s) * S), kind, how_it_ended or "")
 
     return write_session(path, stream())
 
@@ -124,11 +129,14 @@ def tree_of(
     use_every: int | None = None,
     window_every: int = 1,
     role: str = "child",
+    ended: bool = False,
+    last_read: int = 10**9,
 ) -> Path:
     """Record a parent and forked workers, each of which copied so many MiB of what they share by a window.
 
-    ``own``: MiB that each has besides. PSS and private memory are read every few seconds; ``use_every``: seconds
-    between readings of memory without a window; ``window_every``: between windows.
+    ``own``: MiB that each has besides. PSS and private memory are read every few seconds, until the second
+    ``last_read``; ``use_every``: seconds between readings of memory without a window; ``window_every``: between
+    windows; ``ended``: the program ended, and was not left running.
     """
 
     def stream():
@@ -144,7 +152,7 @@ def tree_of(
                 yield VmaTable(begun, n, VMAS)
             keys = range(1, workers(n) + 2)
             copied = private(n) * MIB
-            if read_every is not None and n % read_every == 0:
+            if read_every is not None and n % read_every == 0 and n <= last_read:
                 mine = {key: own(n) * MIB + copied * (key > 1) for key in keys}
                 shares = {1: shared * MIB} | {key: shared * MIB - copied for key in keys if key > 1}
                 readings = {
@@ -156,7 +164,7 @@ def tree_of(
                     for key in keys
                 }
             if use_every is not None and n % use_every == 0:
-                new = read_every is not None and n % read_every == 0
+                new = read_every is not None and n % read_every == 0 and n <= last_read
                 sums = (shared + own(n)) * len(keys) * MIB, sum(reading["pss_bytes"] for reading in readings.values())
                 yield Power(memory_use=(MemoryUse(begin_ns + S // 2, len(keys), sums[0], sums[1] if new else None),))
             if n % window_every:
@@ -177,6 +185,6 @@ def tree_of(
                 for key in keys
             )
             yield Window(n, begin_ns, begin_ns + S, S, 0, tuple(pieces), shared_excess_bytes=0)
-        yield End((START_S + windows) * S, "stopped")
+        yield End((START_S + windows) * S, "target exited" if ended else "stopped")
 
     return write_session(path, stream())

@@ -58,7 +58,7 @@ def leak(recent: Recent) -> Check:
 
 def _age_s(recent: Recent) -> float:
     """Return for how long the program has run: ticks count from the start of the machine, as the clock does."""
-    return recent.end_ns / 1e9 - recent.source.hello.target.start_ticks / TICKS_PER_S
+    return recent.read_until_ns / 1e9 - recent.source.hello.target.start_ticks / TICKS_PER_S
 
 
 def _where_from(recent: Recent, growth: Growth, grown_bytes: float) -> str:

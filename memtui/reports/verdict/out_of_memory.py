@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from memtui.analysis.limit_forecast import Forecast, rate, time_left, whose_limit
 from memtui.analysis.memory_growth import growth_of
+from memtui.analysis.resident import PSS
+from memtui.core.samples import End
 from memtui.core.units import size
 from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms, victim_clause
 from memtui.reports.verdict.recent import Check, Finding, Recent
 
 RULE = "oom"
+FRESH_S = 15.0  # how old the last reading of the program may be
 OWN_SHARE = 0.5  # of the growth: with less the program is not what fills the memory
 SOON_S = 3600.0  # until when there is still time to finish something
 
@@ -19,11 +22,26 @@ def out_of_memory(recent: Recent) -> Check:
     if limit is None:
         return Check(RULE, "limit of memory: not read", measured=False)
     used = f"{size(limit.needed_bytes)} of the {size(limit.limit_bytes)} of {whose_limit(limit.cgroup)} in use"
+    if recent.end is not None:
+        return Check(RULE, f"limit of memory: {used} at its end", finding=_killed(recent.end, limit))
     if limit.forecast is None:
         return Check(RULE, f"limit of memory: {used}{cache_clause(limit)}; what is in use does not reach it soon")
     sentence, _, short = forecast_forms(limit)
     action = _action(limit, limit.forecast, _what_grows(recent, limit.forecast))
     return Check(RULE, f"limit of memory: {used}", finding=Finding(sentence, short, action, _evidence(limit)))
+
+
+def _killed(end: End, limit: LimitSummary) -> Finding | None:
+    """Return that memory ran out; None where the program ended in another way."""
+    if not end.killed_for_memory:
+        return None
+    where = f"Raise the limit of {whose_limit(limit.cgroup)}" if limit.cgroup else "Use a machine with more memory"
+    return Finding(
+        f"The program was {end.text}.",
+        "The kernel killed the program: memory ran out.",
+        f"{where}, or have the program need less: the report has what grew in its last minutes.",
+        _evidence(limit),
+    )
 
 
 def _action(limit: LimitSummary, forecast: Forecast, what_grows: str) -> str:
@@ -35,8 +53,9 @@ def _action(limit: LimitSummary, forecast: Forecast, what_grows: str) -> str:
 
 def _what_grows(recent: Recent, forecast: Forecast) -> str:
     """Return what is to be stopped: whether it is the program that is watched."""
-    _, t_s, resident = recent.resident_series()
-    if recent.too_short or not len(resident):
+    kind, t_s, resident = recent.resident_series()
+    # Copies of memory that processes shared are seen in a PSS alone, which may be old.
+    if recent.too_short or not len(resident) or (kind == PSS and recent.pss_age_s > FRESH_S):
         return "what grows"
     growth = growth_of(t_s, resident)
     if growth is None:
@@ -48,14 +67,12 @@ def _what_grows(recent: Recent, forecast: Forecast) -> str:
 
 def _evidence(limit: LimitSummary) -> tuple[str, ...]:
     forecast = limit.forecast
-    if forecast is None:
-        return ()
     victim = victim_clause(limit)
     swap = f", of it {size(limit.swap_bytes)} by swapping out" if limit.swap_bytes else ""
     return (
         f"in use without page cache: {size(limit.needed_bytes)} of {size(limit.limit_bytes)}",
         f"left until the kernel kills: {size(limit.left_bytes)}{swap}",
         f"page cache that the kernel takes back first: {size(limit.reclaimable_bytes)}",
-        f"full in {time_left(forecast)}, with 95 %, if growth stays as it is",
+        *([f"full in {time_left(forecast)}, with 95 %, if growth stays as it is"] if forecast else []),
         *([victim] if victim else []),
     )

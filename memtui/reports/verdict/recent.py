@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, resident_bytes
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.lru_cache import LruCache
 from memtui.core.page_set import PageSet, union
-from memtui.core.samples import Hello, MemoryLimit, MemoryUse, NumaUse, Process
+from memtui.core.samples import End, Hello, MemoryLimit, MemoryUse, NumaUse, Process
 from memtui.core.units import span
 from memtui.reports.memory_limit import SPAN_NS, LimitSummary, limit_summary
 from memtui.reports.post_mortem import TrainingSource
@@ -35,6 +36,8 @@ class RecentSource(TrainingSource, Protocol):
     def hello(self) -> Hello: ...
     @property
     def samples(self) -> SampleArrays: ...
+    @property
+    def end(self) -> End | None: ...
     def processes(self) -> list[Process]: ...
     def memory_use(self, first_ns: int, last_ns: int) -> list[MemoryUse]: ...
     def numa_use(self, first_ns: int, last_ns: int) -> list[NumaUse]: ...
@@ -98,15 +101,37 @@ class Recent:
     @property
     def too_short(self) -> str:
         """Why the time is too short for statements about growth; empty where it is not."""
-        return "" if self.span_s >= SHORTEST_S else f"recorded for {span(self.span_s)}: from {span(SHORTEST_S)} on"
+        seen_s = self.span_s + (self.read_until_ns - self.end_ns) / 1e9
+        return "" if seen_s >= SHORTEST_S else f"recorded for {span(seen_s)}: from {span(SHORTEST_S)} on"
 
     @cached_property
     def uses(self) -> list[MemoryUse]:
-        """The resident memory of the tree in this time, some times a second; empty before format 15."""
-        return self.source.memory_use(self.end_ns - SPAN_NS, self.end_ns + 1)
+        """The resident memory of the tree in this time, some times a second; empty before format 15.
+
+        After the last window it is that of the window in progress, until the program ends, process by process.
+        """
+        uses = self.source.memory_use(self.end_ns - SPAN_NS, 2**62 if self._is_last else self.end_ns + 1)
+        if self.end is None:
+            return uses
+        processes = self.source.samples.processes[self.windows.stop - 1]
+        fewer = (n for n, use in enumerate(uses) if use.t_ns > self.end_ns and use.processes < processes)
+        return uses[: next(fewer, None)]
+
+    @property
+    def read_until_ns(self) -> int:
+        """When the resident memory was read last."""
+        return max(self.end_ns, self.uses[-1].t_ns) if self.uses else self.end_ns
+
+    @property
+    def pss_age_s(self) -> float:
+        """How long ago the PSS was read last; infinite where it was not. Windows repeat it until then."""
+        read_ns = max((use.t_ns for use in self.uses if use.pss_bytes is not None), default=-math.inf)
+        in_windows_ns = self.source.samples.pss_ns[self.windows]
+        known = in_windows_ns[np.isfinite(in_windows_ns)]
+        return (self.read_until_ns - max(read_ns, *known[-1:].tolist(), -math.inf)) / 1e9
 
     def resident_series(self) -> tuple[str, Floats, Floats]:
-        """Return (kind, f8[n] seconds before the end, f8[n] bytes) of resident memory, as densely as it is known."""
+        """Return (kind, f8[n] seconds before the last, f8[n] bytes) of resident memory, as densely as it is known."""
         if all(use.processes == 1 for use in self.uses):
             kind, sizes = RSS, [(use.t_ns, use.rss_bytes) for use in self.uses]
             at_end = self.source.samples.rss_bytes[self.windows.stop - 1]
@@ -121,14 +146,14 @@ class Recent:
         return self.resident_kind, self.t_s[finite], self.resident_bytes[finite]
 
     def rss_series(self) -> tuple[Floats, Floats]:
-        """Return (f8[n] seconds before the end, f8[n] bytes): the sum of the RSS, as densely as it is known."""
+        """Return (f8[n] seconds before the last one, f8[n] bytes): the sum of the RSS, as densely as it is known."""
         if len(self.uses) >= len(self.t_s):
             return self._series([(use.t_ns, use.rss_bytes) for use in self.uses])
         rss = self.source.samples.rss_bytes[self.windows]
         return self.t_s[np.isfinite(rss)], rss[np.isfinite(rss)]
 
     def _series(self, sizes: list[tuple[int, int]]) -> tuple[Floats, Floats]:
-        t_s = np.array([(t_ns - self.end_ns) / 1e9 for t_ns, _ in sizes])
+        t_s = np.array([(t_ns - self.read_until_ns) / 1e9 for t_ns, _ in sizes])
         return t_s, np.array([size_bytes for _, size_bytes in sizes], np.float64)
 
     @cached_property
@@ -149,16 +174,25 @@ class Recent:
         """Working set of each window: f8[n], nan where it is not known."""
         return self.source.samples.wss_bytes[self.windows]
 
+    @property
+    def _is_last(self) -> bool:
+        return self.sample == self.source.samples.newest
+
+    @property
+    def end(self) -> End | None:
+        """How the program ended, after the last window; None: it did not, or these are not the last windows."""
+        end = self.source.end if self._is_last else None
+        return end if end is not None and end.of_target else None
+
     @cached_property
     def limits(self) -> list[MemoryLimit]:
         """The limit of memory in this time, every two seconds; the last one may be read after the last window."""
-        at_end = self.sample == self.source.samples.newest
-        return self.source.memory_limits(self.end_ns - SPAN_NS, 2**62 if at_end else self.end_ns + 1)
+        return self.source.memory_limits(self.end_ns - SPAN_NS, 2**62 if self._is_last else self.end_ns + 1)
 
     @cached_property
     def limit(self) -> LimitSummary | None:
         """The limit of memory in this time; None: not read."""
-        return limit_summary(self.limits)
+        return limit_summary(self.limits, ended=self.end is not None)
 
     def process_samples(self, seconds: float) -> list[dict[str, Any]]:
         """Return the scalars of each process in the windows that ended in the last ``seconds``."""

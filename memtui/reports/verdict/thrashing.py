@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from memtui.analysis.limit_forecast import whose_limit
+from memtui.analysis.limit_forecast import rate, whose_limit
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import percent, size, span
 from memtui.reports.memory_limit import LimitSummary
 from memtui.reports.verdict.recent import Check, Finding, Floats, Recent
@@ -17,6 +18,8 @@ LOOKED_S = 60.0
 LEAST_S = 30.0
 FAULTS_PER_S = 50.0  # a disk of 100 us a page is waited for in 0.5 % of the time, one of 10 ms in half of it
 LEAST_SHARE = 0.75  # of the windows in which there are that many
+AGAIN_PER_S = 2560.0  # pages that were dropped and are read again: 10 MiB/s
+WAITING_SHARE = 0.1  # of the time: in which a task waits for memory
 FULL_SHARE = 0.95  # of the limit: in use and page cache together
 
 
@@ -28,19 +31,23 @@ def thrashing(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: seen for less than {span(LEAST_S)}", measured=False)
     rate_per_s = float(np.median(rates))
     what = f"{subject}: {rate_per_s:.0f} times a second in the median of the last {span(min(LOOKED_S, recent.span_s))}"
-    waits = _waits(recent)
+    waited, waits = _waits(recent)
     what += f"; {waits}" if waits else ""
-    if (rates >= FAULTS_PER_S).mean() < LEAST_SHARE:
+    limit, again_per_s = recent.limit, _refaults_per_s(recent)
+    # A fault may read far ahead: many pages come again for few faults.
+    much_again = again_per_s is not None and again_per_s >= AGAIN_PER_S and waited >= WAITING_SHARE
+    often = bool((rates >= FAULTS_PER_S).mean() >= LEAST_SHARE)
+    if not often and not (much_again and limit is not None and is_full(limit)):
         return Check(RULE, what)
-    limit = recent.limit
     if limit is None:
         return Check(RULE, f"{what}; the limit of memory is not known", measured=False)
     if not is_full(limit):
         return Check(RULE, f"{what}, with memory left: they are read for the first time, or come back from swap")
-    again_per_s = _refaults_per_s(recent)
     if again_per_s is not None and again_per_s < FAULTS_PER_S:
         return Check(RULE, f"{what}; {_again(again_per_s)}: they are read for the first time")
     start = f"It waits {rate_per_s:,.0f} times a second for pages from disk or swap"
+    if not often and again_per_s is not None:
+        start = f"It reads {rate(again_per_s * PAGE_BYTES)} again that had been dropped"
     return Check(
         RULE,
         what,
@@ -86,21 +93,24 @@ def _last_minute(counts: list[tuple[int, str, _Count]]) -> list[tuple[int, str, 
     return [each for each in counts if each[1] == counts[-1][1] and each[0] >= counts[-1][0] - LOOKED_S * 1e9]
 
 
-def _waits(recent: Recent) -> str:
-    """Return how much of the time tasks waited for memory (pressure stall information); "" where that is not known."""
+def _waits(recent: Recent) -> tuple[float, str]:
+    """Return for which share of the time tasks waited for memory (pressure stall information), and that in words.
+
+    (0, "") where that is not known.
+    """
     stalls = [limit for limit in recent.limits if limit.some_stall_ns is not None]
     counted = _last_minute([(limit.t_ns, limit.stall_cgroup, limit) for limit in stalls])
     if len(counted) < 2:
-        return ""
+        return 0.0, ""
     first, last = counted[0][2], counted[-1][2]
     shares = [
-        percent(max(after - before, 0) / (last.t_ns - first.t_ns))
+        max(after - before, 0) / (last.t_ns - first.t_ns)
         for before, after in ((first.some_stall_ns, last.some_stall_ns), (first.full_stall_ns, last.full_stall_ns))
         if before is not None and after is not None
     ]
     whose = whose_limit(last.stall_cgroup)
-    all_tasks = f", and all of them at once {shares[1]}" if len(shares) > 1 else ""
-    return f"tasks of {whose} waited for memory {shares[0]} of the time{all_tasks}"
+    all_tasks = f", and all of them at once {percent(shares[1])}" if len(shares) > 1 else ""
+    return shares[0], f"tasks of {whose} waited for memory {percent(shares[0])} of the time{all_tasks}"
 
 
 def major_fault_rates(recent: Recent) -> Floats | None:

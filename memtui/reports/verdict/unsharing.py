@@ -23,6 +23,7 @@ LEAST_RISING = 0.75  # of the readings: copies that were made are not shared aga
 STILL_SHARE = 0.5  # of the rate over all readings: what the last third of them has at least, ...
 STILL_BYTES_PER_S = 4 << 20  # ... or so much
 MUCH_BYTES, MUCH_SHARE = 256 << 20, 0.25  # copied, and as a share of the PSS: it counts though it has ended
+FRESH_S = 15.0  # how old the last reading may be: what it says holds now
 HELPER_S = 10.0  # more processes for a shorter time are helpers, and the others went on sharing meanwhile
 MOST_PROCESSES, MOST_PLACES = 3, 2
 LEAST_TENSOR_BYTES = 8 << 20  # a smaller one may lie beside what was copied
@@ -61,9 +62,11 @@ def unsharing(recent: Recent) -> Check:
         enough = f"from {LEAST_READINGS} in {span(LEAST_S)} on"
         return Check(RULE, f"{subject}: {count} of the same processes: {enough}", measured=False)
     copied, t_s = readings.copied_bytes, readings.t_s
-    over_s = float(t_s[-1] - t_s[0])
+    over_s, age_s = float(t_s[-1] - t_s[0]), -float(t_s[-1])
+    ago = f" until {span(age_s)} ago" if age_s > FRESH_S else ""
     what = f"{subject}: {size(float(readings.rss_bytes[-1] - readings.pss_bytes[-1]))} saved"
     what += f", {size(max(float(copied[-1]), 0))} less than {span(over_s)} before"
+    what += f", read {span(age_s)} ago" * bool(ago)
     third = max(len(copied) // 3, 1)
     overall = float(copied[-1]) / over_s
     lately = float(copied[-1] - copied[-1 - third]) / float(t_s[-1] - t_s[-1 - third])
@@ -75,12 +78,13 @@ def unsharing(recent: Recent) -> Check:
     grown = _grown(recent, readings)
     workers = bool(grown) and all(is_loader(process) for process, _, _ in grown)
     whose = f"Its {'DataLoader workers' if workers else 'processes'}"
-    if still:
+    when = f"in {span(over_s)}{ago}" if ago else f"in the last {span(over_s)}"
+    if still and not ago:
         start = f"{whose} stop sharing memory: they copy {rate(overall)}"
-        sentence = f"{start}, {size(float(copied[-1]))} in the last {span(over_s)}."
+        sentence = f"{start}, {size(float(copied[-1]))} {when}."
     else:
         start = f"{whose} stopped sharing memory"
-        sentence = f"{start}: they copied {size(float(copied[-1]))} in the last {span(over_s)}."
+        sentence = f"{start}: they copied {size(float(copied[-1]))} {when}."
     return Check(
         RULE,
         what,
@@ -109,7 +113,7 @@ def _readings(recent: Recent) -> _Readings | None:
         after = np.searchsorted(ends_ns, [use.t_ns for use in uses]).clip(max=len(ends_ns) - 1)
         return _Readings(
             recent.source.samples.sample[recent.windows][after].tolist(),
-            np.array([(use.t_ns - recent.end_ns) / 1e9 for use in uses]),
+            np.array([(use.t_ns - recent.read_until_ns) / 1e9 for use in uses]),
             np.array([use.rss_bytes for use in uses], np.float64),
             np.array([use.pss_bytes for use in uses], np.float64),
         )

@@ -76,7 +76,7 @@ class _SessionSource:
     """An open session as the rules read it. VMA rows are of all processes of the window, as on the screen."""
 
     def __init__(self, reader: Session, sample: int) -> None:
-        self.hello, self.samples = reader.hello, reader.samples
+        self.hello, self.samples, self.end = reader.hello, reader.samples, reader.end
         self.memory_limits, self.memory_use = reader.devices.memory_limits, reader.devices.memory_use
         self.numa_use = reader.devices.numa_use
         self.process_samples = reader.processes.samples
