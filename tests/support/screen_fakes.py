@@ -148,7 +148,7 @@ class FakeSession:
             progress=self._training, devices=self._training_devices, networks=self._trainings, details=None
         )
         self.allocations = SimpleNamespace(steps=list, driver_memory=list)
-        self.tensors = SimpleNamespace(starts=self._tensor_places)
+        self.tensors = SimpleNamespace(starts=self._tensor_places, latest=lambda pid, t_ns: None)
         self.refresh()
 
     @property
