@@ -57,7 +57,7 @@ def _recorded_lines(report: Report) -> list[str]:
         f"tracker      {tracker_label(report.tracker)}, flush {report.flush}, filter {report.filter}, "
         f"asked {between(*map(duration, report.intervals_s))}, {budgeted(report)}"
         f"true {duration(report.true_interval_s)}",
-        memory.working_set_line(report.wss_bytes, report.wss_largest),
+        memory.working_set_line(report.wss_bytes, report.wss_largest, report.duration_s, report.gaps.end_s),
         *(f"windows      {sentence}" for sentence in memory.window_sentences(report.windows)),
         *memory.shared_lines(report.shared_bytes, report.wss_bytes, len(report.processes)),
         *memory.resident_lines(report.rss_bytes, report.pss_bytes, report.touched_fraction.of),
