@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, closing
 
 import pytest
 
+from memtui.core.samples import KILLED_FOR_MEMORY, End
 from memtui.reports.verdict.recent import MOST_UNIONS, Check, Finding
 from memtui.reports.verdict.verdict import Verdict
 from memtui.session.page_reader import PageReader
@@ -68,6 +69,27 @@ def test_while_the_cursor_moves_it_is_computed_every_few_seconds(growing, monkey
         now[0] += verdicts.LIVE_S
         assert log.update(reader, 65, moving=True) is later, "the cursor has not moved"
         assert rest(log, reader, 66) is not later, "it stands now"
+
+
+def test_at_the_newest_window_it_follows_the_memory_and_the_end(growing, monkeypatch):
+    """The next window may last half a minute, and memory is read some times a second meanwhile."""
+    now = [100.0]
+    monkeypatch.setattr(verdicts.time, "monotonic", lambda: now[0])
+    log = VerdictLog()
+    with closing(Session(growing)) as reader:
+        ended, reader.end = reader.end, None
+        first = log.update(reader, 89, moving=True)
+        now[0] += verdicts.NEWEST_S - 1
+        assert log.update(reader, 89, moving=True) is first
+        now[0] += 1
+        later = log.update(reader, 89, moving=True)
+        assert later is not first
+        reader.end = End(ended.t_ns, "target exited", f"{KILLED_FOR_MEMORY}cgroup /job reached its limit of 2.00 GiB")
+        assert log.update(reader, 89, moving=False) is later
+        killed = rest(log, reader, 89)
+        assert killed.findings[0].sentence.startswith("The program was killed by the kernel")
+        now[0] += verdicts.NEWEST_S
+        assert log.update(reader, 89, moving=True) is killed, "nothing comes any more"
 
 
 def test_pages_are_read_once_while_a_recording_goes_on(tmp_path, monkeypatch):

@@ -16,14 +16,16 @@ if TYPE_CHECKING:  # the rules come with the first verdict, which is not part of
     from memtui.reports.verdict.verdict import Verdict
 
 LIVE_S = 5.0  # between two verdicts while the cursor moves
+NEWEST_S = 15.0  # the same at the newest window: memory is read on while the next one lasts
+_Key = tuple[int, int, bool]  # index and sample of a window, and whether the session has ended
 
 
 class VerdictLog:
     """Computes the verdict of a session, and caches the last one."""
 
     def __init__(self) -> None:
-        self._key: tuple[int, int] | None = None  # index and sample of the window
-        self._next: tuple[int, int] | None = None  # that of the last call
+        self._key: _Key | None = None
+        self._next: _Key | None = None  # that of the last call
         self.due = False  # the verdict is not that of the cursor: the next call, without another key, computes it
         self._at_s = 0.0
         self._pages: UnionCache | None = None
@@ -44,12 +46,14 @@ class VerdictLog:
             self._key = self._next = self.verdict = None
             self.due = False
             return None
-        key = index, int(reader.samples.sample[index])
+        samples = reader.samples
+        key = index, int(samples.sample[index]), reader.end is not None
         now_s = time.monotonic()
         rests, self._next = key == self._next, key
         late = self.verdict is None or now_s - self._at_s >= LIVE_S
         self.due = key != self._key and not moving and not rests
-        if key != self._key and (late if moving else rests):
+        goes_on = moving and reader.end is None and index == len(samples) - 1 and now_s - self._at_s >= NEWEST_S
+        if goes_on or (key != self._key and (late if moving else rests)):
             self._key, self._at_s = key, now_s
             self.verdict = self._verdict_at(reader, index, key[1])
         return self.verdict
