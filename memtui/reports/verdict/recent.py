@@ -83,6 +83,7 @@ class Recent:
     def __init__(self, source: RecentSource, index: int, cache: UnionCache | None = None) -> None:
         """Look at a session up to the window at ``index`` of its samples; ``cache``: what was added up for others."""
         self._cache: UnionCache = LruCache(MOST_UNIONS) if cache is None else cache
+        self._process_samples: dict[int, list[dict[str, Any]]] = {}  # by the first sample: several rules read them
         samples = source.samples
         self.source = source
         self.end_ns = int(samples.end_ns[index])
@@ -196,7 +197,10 @@ class Recent:
 
     def process_samples(self, seconds: float) -> list[dict[str, Any]]:
         """Return the scalars of each process in the windows that ended in the last ``seconds``."""
-        return self.source.process_samples(self.sample_before(seconds), self.sample)
+        first_sample = self.sample_before(seconds)
+        if first_sample not in self._process_samples:
+            self._process_samples[first_sample] = self.source.process_samples(first_sample, self.sample)
+        return self._process_samples[first_sample]
 
     def sample_before(self, seconds: float) -> int:
         """Return the first sample that ended in the last ``seconds`` of this time."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.working_set import bytes_by_range
 from memtui.core.page_set import PageSet, union
 from memtui.core.units import percent, size, span
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
@@ -145,15 +146,12 @@ def _groups(first: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _inside_bytes(pages: PageSet, edges: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return how many bytes of some pages lie in each range: i8[n], of u8[n, 2] starts and ends that rise."""
-    bytes_ = np.zeros(len(edges), np.int64)
-    borders = [int(edge) for edge in edges.ravel()]
+    """Return how many bytes of some pages lie in each range: i8[n], of u8[n, 2] starts and ends that rise.
+
+    Where ranges of a damaged session overlap, the later one counts.
+    """
     starts, ends = edges[:, 0], edges[:, 1]
-    for start, end, _ in pages.runs(borders):
-        row = int(np.searchsorted(starts, start, side="right")) - 1
-        if row >= 0 and start < int(ends[row]):
-            bytes_[row] += min(end, int(ends[row])) - start
-    return bytes_
+    return bytes_by_range(pages, starts, np.minimum(ends, np.append(starts[1:], ends[-1:])))
 
 
 def _finding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from memtui.analysis.memory_sentences import Forms
@@ -15,7 +16,7 @@ if TYPE_CHECKING:  # the rules come with the first verdict, which is not part of
     from memtui.reports.verdict.recent import UnionCache
     from memtui.reports.verdict.verdict import Verdict
 
-LIVE_S = 5.0  # between two verdicts while the cursor moves
+LIVE_S = 10.0  # between two verdicts while the cursor moves
 NEWEST_S = 15.0  # the same at the newest window: memory is read on while the next one lasts
 _Key = tuple[int, int, bool]  # index and sample of a window, and whether the session has ended
 
@@ -93,5 +94,9 @@ class _SessionSource:
         return self._reader.processes.with_keys(self._reader.processes.present(self._sample, self._sample))
 
     def drawn_rows(self, process: int) -> list[VmaRow]:
-        rows = self._reader.vmas.rows_of(self._reader.processes.present(self._sample, self._sample))
-        return [row for row in rows if row.process == process]
+        return [row for row in self._rows if row.process == process]
+
+    @cached_property
+    def _rows(self) -> list[VmaRow]:
+        """The rows of all processes of the window: several rules read them."""
+        return self._reader.vmas.rows_of(self._reader.processes.present(self._sample, self._sample))
