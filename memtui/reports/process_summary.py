@@ -96,8 +96,8 @@ def process_summaries(
 
 
 def _why_no_working_set(rows: ProcessRows, process: int) -> str:
-    known = any(row["wss_bytes"] is not None for row in rows if row["process"] == process)
-    return "known in windows of other lengths only" if known else "known in no window"
+    measured = any(row["wss_bytes"] is not None for row in rows if row["process"] == process)
+    return "known in windows of other lengths only" if measured else "known in no window"
 
 
 class _Readings(NamedTuple):

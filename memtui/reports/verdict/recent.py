@@ -128,8 +128,8 @@ class Recent:
         """How long ago the PSS was read last; infinite where it was not. Windows repeat it until then."""
         read_ns = max((use.t_ns for use in self.uses if use.pss_bytes is not None), default=-math.inf)
         in_windows_ns = self.source.samples.pss_ns[self.windows]
-        known = in_windows_ns[np.isfinite(in_windows_ns)]
-        return (self.read_until_ns - max(read_ns, *known[-1:].tolist(), -math.inf)) / 1e9
+        finite_ns = in_windows_ns[np.isfinite(in_windows_ns)].tolist()
+        return (self.read_until_ns - max(read_ns, *finite_ns[-1:], -math.inf)) / 1e9
 
     def resident_series(self) -> tuple[str, Floats, Floats]:
         """Return (kind, f8[n] seconds before the last, f8[n] bytes) of resident memory, as densely as it is known."""
