@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from memtui.core.procfs import read_stat
+from memtui.core.procfs import is_exiting, read_stat
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class UsageProbe:
         except psutil.AccessDenied as error:
             raise PermissionError(f"process {pid} may not be read") from error
         stat = read_stat(pid)
-        if stat.state == "Z":
-            rss_bytes = None  # the kernel shows the RSS under the first thread, which has ended
+        if not rss_bytes and is_exiting(pid):
+            rss_bytes = None  # the kernel shows the RSS under the first thread, which has released it
         cpu_ns = round((times.user + times.system) * 1e9)
         return Usage(rss_bytes, cpu_ns, threads, stat.minor_faults, stat.major_faults)
 

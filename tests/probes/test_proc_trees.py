@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from memtui.core.procfs import children_of, command_of, is_exiting, read_stat, threads_run_on
 from memtui.core.samples import Vma
+from memtui.probes import usage
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.proc_maps import MapsParser, parse_maps, read_maps
 from memtui.probes.process_tree import ProcessTree
@@ -139,13 +142,33 @@ def test_real_children_usage_and_command():
         assert child.stdout.readline() == b"up\n"
         assert child.pid in children_of(os.getpid())
         assert "64 << 20" in command_of(child.pid)
-        usage = UsageProbe().read(child.pid)
-        assert usage.rss_bytes > 64 << 20
-        assert usage.minor_faults > (64 << 20) // 4096
-        assert usage.threads == 1
+        read = UsageProbe().read(child.pid)
+        assert read.rss_bytes > 64 << 20
+        assert read.minor_faults > (64 << 20) // 4096
+        assert read.threads == 1
         child.communicate()
     with pytest.raises(ProcessLookupError):
         UsageProbe().read(child.pid)
+
+
+@pytest.mark.parametrize("exiting", [True, False])
+def test_memory_that_a_process_released_while_it_ends_is_not_zero(exiting, monkeypatch):
+    """Its state does not show yet that it ends; one that is swapped out whole has none, and that is known."""
+    released = SimpleNamespace(
+        oneshot=nullcontext,
+        cpu_times=lambda: SimpleNamespace(user=1.0, system=0.0),
+        memory_info=lambda: SimpleNamespace(rss=0),
+        num_threads=lambda: 1,
+    )
+    monkeypatch.setattr(usage.psutil, "Process", lambda pid: released)
+    monkeypatch.setattr(usage, "is_exiting", lambda pid: exiting)
+    assert UsageProbe().read(os.getpid()).rss_bytes == (None if exiting else 0)
+
+
+def test_a_process_that_ended_and_was_not_reaped_has_no_known_memory():
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert UsageProbe().read(child.pid).rss_bytes is None
 
 
 def test_host_and_clock():
