@@ -112,7 +112,8 @@ class PssProbe:
             self._read_swap(wanted)
             return
         self._alone = {}
-        if self._readings and self._watched != set(watched):
+        # A child that was read as one of the others, and is watched from now on, changes nothing.
+        if self._readings and set(watched) not in (self._watched, self._readings.keys()):
             self._readings = {pid: Rollup(None, None, CHANGED) for pid in wanted}
         self._watched = set(watched)
         began_ns, began_cpu_ns = time.monotonic_ns(), time.thread_time_ns()

@@ -242,7 +242,11 @@ def test_others_are_read_with_them_and_may_come_and_go(tree):
     probe.poll(tree[:2])
     assert probe.of(parent) is kept
     probe.poll(tree)
-    assert probe.of(parent).reason == CHANGED, "it is watched from now on"
+    assert probe.of(parent) is kept, "it was read with them, and is watched from now on"
+    probe = PssProbe()
+    probe.poll(tree[:2])
+    probe.poll(tree)
+    assert probe.of(parent).reason == CHANGED, "it was not read yet"
 
 
 def test_the_first_readings_come_sooner(tree, monkeypatch):

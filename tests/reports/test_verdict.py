@@ -196,6 +196,20 @@ def test_readings_after_the_last_window_count(tmp_path):
     assert checks_of(ending)["unsharing"].finding.sentence.endswith(" in the last 72 s."), "until its processes end"
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_program_that_ends_its_workers_first_has_what_they_did(ended, tmp_path):
+    """Its last windows are of the parent alone; of a program that goes on, they are of what is left."""
+    path = tree_of(
+        tmp_path / "s.memtui",
+        lambda n: 4 * n,
+        workers=lambda n: 3 if n < 86 else 0,
+        use_every=1,
+        ended=ended,
+    )
+    check = checks_of(path)["unsharing"]
+    assert (check.finding is not None, check.measured) == (ended, ended)
+
+
 def test_a_finding_fits_into_one_line_of_a_narrow_screen(tmp_path):
     """At 80x24 there is one line, and a finding that does not fit makes room for figures that say nothing of it."""
     cgroup = "/kubepods.slice/kubepods-burstable.slice/" + "x" * 60

@@ -22,6 +22,7 @@ from memtui.reports.post_mortem import TrainingSource
 from memtui.session.sample_arrays import SampleArrays
 from memtui.session.vma_row import VmaRow
 
+ENDS_NS = 10_000_000_000  # until its last reading: a program may end its workers first
 MOST_UNIONS = 40  # of groups of windows: a live cursor needs 15, and two that change
 NO_FILE = "memory of an allocator (no file)"
 Floats = NDArray[np.float64]
@@ -109,14 +110,14 @@ class Recent:
     def uses(self) -> list[MemoryUse]:
         """The resident memory of the tree in this time, some times a second; empty before format 15.
 
-        After the last window it is that of the window in progress, until the program ends, process by process.
+        After the last window it is that of the window in progress. A program that ended did so process by process:
+        what is left of it in its last seconds does not count.
         """
         uses = self.source.memory_use(self.end_ns - SPAN_NS, 2**62 if self._is_last else self.end_ns + 1)
-        if self.end is None:
+        if self.end is None or not uses:
             return uses
-        processes = self.source.samples.processes[self.windows.stop - 1]
-        fewer = (n for n, use in enumerate(uses) if use.t_ns > self.end_ns and use.processes < processes)
-        return uses[: next(fewer, None)]
+        processes = max(use.processes for use in uses if use.t_ns >= uses[-1].t_ns - ENDS_NS)
+        return uses[: 1 + max(n for n, use in enumerate(uses) if use.processes == processes)]
 
     @property
     def read_until_ns(self) -> int:
