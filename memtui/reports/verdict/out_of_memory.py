@@ -40,7 +40,10 @@ def _killed(end: End, limit: LimitSummary) -> Finding | None:
         f"The program was {end.text}.",
         "The kernel killed the program: memory ran out.",
         f"{where}, or have the program need less: the report has what grew in its last minutes.",
-        _evidence(limit),
+        (
+            f"when it was read last: {size(limit.needed_bytes)} of {size(limit.limit_bytes)} in use without page cache, "
+            f"and {size(limit.reclaimable_bytes)} page cache",
+        ),
     )
 
 
@@ -67,12 +70,14 @@ def _what_grows(recent: Recent, forecast: Forecast) -> str:
 
 def _evidence(limit: LimitSummary) -> tuple[str, ...]:
     forecast = limit.forecast
+    if forecast is None:
+        return ()
     victim = victim_clause(limit)
     swap = f", of it {size(limit.swap_bytes)} by swapping out" if limit.swap_bytes else ""
     return (
         f"in use without page cache: {size(limit.needed_bytes)} of {size(limit.limit_bytes)}",
         f"left until the kernel kills: {size(limit.left_bytes)}{swap}",
         f"page cache that the kernel takes back first: {size(limit.reclaimable_bytes)}",
-        *([f"full in {time_left(forecast)}, with 95 %, if growth stays as it is"] if forecast else []),
+        f"full in {time_left(forecast)}, with 95 %, if growth stays as it is",
         *([victim] if victim else []),
     )
