@@ -41,8 +41,8 @@ def _killed(end: End, limit: LimitSummary) -> Finding | None:
         "The kernel killed the program: memory ran out.",
         f"{where}, or have the program need less: the report has what grew in its last minutes.",
         (
-            f"when it was read last: {size(limit.needed_bytes)} of {size(limit.limit_bytes)} in use without page cache, "
-            f"and {size(limit.reclaimable_bytes)} page cache",
+            f"when it was read last: {size(limit.needed_bytes)} of {size(limit.limit_bytes)} in use without page "
+            f"cache, and {size(limit.reclaimable_bytes)} page cache",
         ),
     )
 
