@@ -33,12 +33,11 @@ RECLAIM, IN_CGROUP = "reclaim", "in its memory cgroup"
 LIMIT = f"{RECLAIM}: its memory cgroup is at its limit"
 OWN_RECLAIM = LIMIT, f"{RECLAIM} {IN_CGROUP}"
 
+# How a program ended that was killed because memory ran out: the kernel's log says so, or a counter.
+KILLED_FOR_MEMORY, PROBABLY_KILLED = "killed by the kernel (SIGKILL): ", "killed by SIGKILL, probably by the kernel: "
+
 # In the reasons of a lower bound: what was touched is that much, or more.
 MORE_TOUCHED, MISSED = "more may have been touched", "touched pages may be missed"
-
-
-# How a program ended that was killed because memory ran out: its log says so, or a counter.
-KILLED_FOR_MEMORY, PROBABLY_KILLED = "killed by the kernel (SIGKILL): ", "killed by SIGKILL, probably by the kernel: "
 
 
 def lower_bounds(reasons: Iterable[str], counted: Iterable[bool]) -> list[str]:

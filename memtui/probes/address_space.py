@@ -9,6 +9,11 @@ from memtui.probes.memory_users import same_memory
 from memtui.probes.window_reader import Subject
 
 
+def owner_of(pid: int, watched: Iterable[int]) -> int | None:
+    """Return the watched process whose memory a process uses; None: it has its own."""
+    return next((owner for owner in watched if same_memory(pid, owner)), None)
+
+
 class Sharers:
     """Processes of a tree that use the memory of another one, which is read once; they are paused with its owner."""
 
@@ -21,7 +26,7 @@ class Sharers:
         Returns:
             The pid of the owner, and the count of calls about the process; None if the process has its own memory.
         """
-        owner = next((pid for pid in watched if same_memory(subject.pid, pid)), None)
+        owner = owner_of(subject.pid, watched)
         _, _, count = self._sharers.get(subject.pid, (0, subject, 0))
         self.forget(subject.pid)
         if owner is None:

@@ -112,7 +112,7 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
     lower_bound = bool(2 * len(bounds) > np.count_nonzero(measured))
     pairs = zip(samples.status, samples.reason, strict=True)
     reason = next((reason for status, reason in pairs if status == Status.APPROXIMATE), None)
-    if released.status == Status.APPROXIMATE and (released.mean or 0) >= MUCH_RELEASED * (result.mean or 0):
+    if _much_is_reclaimed(released, result.mean):
         lower_bound, reason = True, TAKEN_BACK
     elif lower_bound:
         reason = _largest_bound(bounds)
@@ -123,10 +123,18 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
     return WorkingSetSummary(result.mean, result.median, result.max, result.status, result.reason, lower_bound)
 
 
+def _much_is_reclaimed(released: ReleasedSummary, wss_bytes: float | None) -> bool:
+    """Return whether the kernel takes so much back that a working set lacks it; False where there is none."""
+    if released.mean is None or wss_bytes is None or released.status != Status.APPROXIMATE:
+        return False
+    return released.mean >= MUCH_RELEASED * wss_bytes
+
+
 def _largest_bound(bounds: Sequence[str]) -> str:
     """Return the reason that leaves most open, of the reasons of windows that may lack pages."""
-    most, sizes = max(bounds, key=_bound_bytes), set(map(_bound_bytes, bounds))
-    return f"{most}, in other windows less" if len(sizes) > 1 and math.inf not in sizes else most
+    sizes = {reason: _bound_bytes(reason) for reason in dict.fromkeys(bounds)}
+    most, different = max(sizes, key=lambda reason: sizes[reason]), set(sizes.values())
+    return f"{most}, in other windows less" if len(different) > 1 and math.inf not in different else most
 
 
 def _bound_bytes(reason: str) -> float:

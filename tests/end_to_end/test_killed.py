@@ -8,11 +8,10 @@ import sys
 
 import pytest
 
-from tests.support.cgroups import limited_cgroup
+from tests.support.cgroups import EATS, limited_cgroup
 from tests.support.pagetable_targets import need_root
 
 pytestmark = pytest.mark.real_clock  # one that is read from outside while it eats
-EATS = "import time\nkept = []\nwhile True: kept.append(b'x' * (2 << 20)); time.sleep(0.05)"
 
 
 def test_the_last_line_says_what_killed_it(tmp_path):

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.real_clock(alone=False)
 
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+jupyter_client = pytest.importorskip("jupyter_client", reason="jupyter_client is not installed")  # nbclient needs it
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
 pytest.importorskip("pandas", reason="pandas is not installed")
 
@@ -36,7 +37,7 @@ FIGURES = {
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """Start the one kernel that all notebooks run in: a start takes as long as a short notebook."""
     folder = tmp_path_factory.mktemp("kernel")
-    manager = pytest.importorskip("jupyter_client").KernelManager()
+    manager = jupyter_client.KernelManager()
     given = {"PYTHONPATH": environment()["PYTHONPATH"], "TMPDIR": str(folder)}  # where they record
     given |= {"XDG_STATE_HOME": str(folder / "state"), "IPYTHONDIR": str(folder / "ipython")}
     manager.start_kernel(cwd=str(folder), env={**os.environ, **given})
@@ -52,8 +53,10 @@ def test_it_runs_and_draws(name, kernel):
         cell.source = re.sub(r"\bIMAGES(.*) = 1000\b", r"IMAGES\1 = 300", cell.source)
     notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
     client = nbclient.NotebookClient(notebook, km=kernel, timeout=300)
-    client.execute()
-    client.kc.stop_channels()
+    try:
+        client.execute()
+    finally:
+        client.kc.stop_channels()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert sum("image/png" in output.get("data", {}) for output in outputs) >= FIGURES[name]
     assert not [output["text"] for output in outputs if output.get("name") == "stderr"]

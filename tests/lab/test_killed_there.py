@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from tests.lab.machine import ROOT, each_kernel, machine
+from tests.support.cgroups import EATS
 
-# Takes 2 MiB at a time and keeps it. Without swap, the limit is the end.
-EATS = "import time\nkept = []\nwhile True: kept.append(b'x' * (2 << 20)); time.sleep(0.05)"
 SCRIPT = """
 cd {root}
 export PYTHONPATH={root} PYTHONDONTWRITEBYTECODE=1

@@ -14,6 +14,7 @@ from memtui.probes.memory_limits import EVERY_NS, MemoryLimits
 from tests.support.cgroups import limited_cgroup
 from tests.support.folders import put
 from tests.support.pagetable_targets import need_root
+from tests.support.proc_trees import write_process
 
 PID = 42
 MIB = 1 << 20
@@ -35,7 +36,7 @@ class Machine:
 
     def flags(self, flags: int) -> None:
         """Set the process's flags of the kernel (PF_EXITING)."""
-        put(self.proc / str(PID) / "stat", f"{PID} (x) S 1 1 1 0 -1 {flags} 0 0\n")
+        write_process(self.proc, PID, "x", 1, 0, flags=flags)
 
     def memory(self, *, free: int, available: int, swap: int = 0) -> None:
         sizes = {"MemTotal": 1000, "MemFree": free, "MemAvailable": available, "SwapTotal": swap, "SwapFree": swap}

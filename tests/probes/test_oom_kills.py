@@ -16,6 +16,7 @@ from memtui.probes.oom_kills import SIGKILL, KernelLog, OomKills
 from tests.support.cgroups import limited_cgroup
 from tests.support.folders import put
 from tests.support.pagetable_targets import need_root
+from tests.support.proc_trees import write_process
 
 PID, CHILD = 42, 43
 MIB = 1 << 20
@@ -35,7 +36,7 @@ class Machine:
         kind = {1: "cgroup none rw,memory", 2: "cgroup2 none rw", None: "tmpfs none rw"}[version]
         put(self.proc / "self/mountinfo", f"35 31 0:32 / {self.top} rw - {kind}\n")
         put(self.proc / str(PID) / "cgroup", "4:memory:/job/step\n" if version == 1 else "0::/job/step\n")
-        put(self.proc / str(PID) / "stat", f"{PID} (x) S 1 1 1 0 -1 0 0 0\n")
+        write_process(self.proc, PID, "x", 1, 0)
         (self.proc / "self/ns").mkdir()
         (self.proc / "self/ns/pid").symlink_to("pid:[4026531836]")
         for name, limit in (("job", 256 * MIB), ("job/step", None)):
@@ -140,7 +141,7 @@ def test_a_process_that_is_ending_is_counted_in_the_cgroup_that_it_was_in(tmp_pa
     machine = Machine(tmp_path, 2)
     kills = OomKills(PID, no_log(tmp_path), machine.proc)
     put(machine.proc / str(PID) / "cgroup", "0::/\n")
-    put(machine.proc / str(PID) / "stat", f"{PID} (x) S 1 1 1 0 -1 {PF_EXITING} 0 0\n")
+    write_process(machine.proc, PID, "x", 1, 0, flags=PF_EXITING)
     machine.count(1)
     assert len(kills.new([PID])) == 1
 

@@ -125,6 +125,8 @@ def test_reclaim_that_takes_touched_pages_makes_it_a_lower_bound(released, lower
     assert (found.lower_bound, found.reason) == (lower_bound, TAKEN_BACK if lower_bound else "")
     exact = replace(given, status=Status.OK)
     assert not working_set(reader([10, 20, 30]), np.ones(3, bool), exact).lower_bound
+    unknown = working_set(reader([NAN], status=Status.FAILED, reason="it broke"), np.ones(1, bool), given)
+    assert (unknown.lower_bound, unknown.reason) == (False, "it broke"), "nothing is a bound of what is not known"
 
 
 @pytest.mark.parametrize(

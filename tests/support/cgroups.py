@@ -12,6 +12,9 @@ import pytest
 
 from memtui.probes.memory_pressure import memory_mounts
 
+EATS = "import time\nkept = []\nwhile True: kept.append(b'x' * (2 << 20)); time.sleep(0.05)"
+"""A program that takes 2 MiB at a time and keeps them: a limit is its end."""
+
 
 @contextmanager
 def limited_cgroup(limit_bytes: int) -> Iterator[tuple[int, Path]]:

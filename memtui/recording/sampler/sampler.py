@@ -151,7 +151,7 @@ class Sampler:
             end: End | None = None
             while end is None:
                 end = self._round(power, until_ns)
-            if end.kind != "target exited" and self._should_take_last_window():
+            if not end.of_target and self._should_take_last_window():
                 self._windows.take(self._options.interval_ns)
             self._put_end(end)
         except ProcessLookupError as error:

@@ -7,8 +7,7 @@ import time
 
 from memtui.core.procfs import TICKS_PER_S, read_stat
 from memtui.core.samples import NOT_CLEARED, Process, Vma
-from memtui.probes.address_space import Sharers
-from memtui.probes.memory_users import same_memory
+from memtui.probes.address_space import Sharers, owner_of
 from memtui.probes.pages.tracker import TrackerError
 from memtui.probes.pause.pauser import PauseError
 from memtui.probes.proc_maps import TooManyMappings, parse_maps, read_maps
@@ -85,7 +84,7 @@ class TrackedTree:
     def not_tracked(self) -> list[int]:
         """Return the descendants of this moment that began after the last refresh, and have memory of their own."""
         new = [pid for pid in self._tree.pids() if pid not in self.processes and pid not in self._left_out]
-        return [pid for pid in new if not any(same_memory(pid, owner) for owner in self.processes)]
+        return [pid for pid in new if owner_of(pid, self.processes) is None]
 
     def subject(self, tracked: TrackedProcess) -> Subject:
         """Return a process as the page reader takes it."""

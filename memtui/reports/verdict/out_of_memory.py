@@ -8,10 +8,9 @@ from memtui.analysis.resident import PSS
 from memtui.core.samples import End
 from memtui.core.units import size
 from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms, victim_clause
-from memtui.reports.verdict.recent import Check, Finding, Recent
+from memtui.reports.verdict.recent import FRESH_S, Check, Finding, Recent
 
 RULE = "oom"
-FRESH_S = 15.0  # how old the last reading of the program may be
 OWN_SHARE = 0.5  # of the growth: with less the program is not what fills the memory
 SOON_S = 3600.0  # until when there is still time to finish something
 

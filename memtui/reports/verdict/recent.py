@@ -23,6 +23,7 @@ from memtui.session.sample_arrays import SampleArrays
 from memtui.session.vma_row import VmaRow
 
 ENDS_NS = 10_000_000_000  # until its last reading: a program may end its workers first
+FRESH_S = 15.0  # how old the last reading of a PSS may be: what it says holds now
 MOST_UNIONS = 40  # of groups of windows: a live cursor needs 15, and two that change
 NO_FILE = "memory of an allocator (no file)"
 Floats = NDArray[np.float64]
@@ -119,7 +120,7 @@ class Recent:
         processes = max(use.processes for use in uses if use.t_ns >= uses[-1].t_ns - ENDS_NS)
         return uses[: 1 + max(n for n, use in enumerate(uses) if use.processes == processes)]
 
-    @property
+    @cached_property
     def read_until_ns(self) -> int:
         """When the resident memory was read last."""
         return max(self.end_ns, self.uses[-1].t_ns) if self.uses else self.end_ns
@@ -127,10 +128,10 @@ class Recent:
     @property
     def pss_age_s(self) -> float:
         """How long ago the PSS was read last; infinite where it was not. Windows repeat it until then."""
-        read_ns = max((use.t_ns for use in self.uses if use.pss_bytes is not None), default=-math.inf)
         in_windows_ns = self.source.samples.pss_ns[self.windows]
-        finite_ns = in_windows_ns[np.isfinite(in_windows_ns)].tolist()
-        return (self.read_until_ns - max(read_ns, *finite_ns[-1:], -math.inf)) / 1e9
+        read_ns = in_windows_ns[np.isfinite(in_windows_ns)].tolist()
+        read_ns += [use.t_ns for use in self.uses if use.pss_bytes is not None]
+        return (self.read_until_ns - max(read_ns, default=-math.inf)) / 1e9
 
     def resident_series(self) -> tuple[str, Floats, Floats]:
         """Return (kind, f8[n] seconds before the last, f8[n] bytes) of resident memory, as densely as it is known."""

@@ -12,7 +12,7 @@ from memtui.analysis.range_uses import uses_of
 from memtui.analysis.tensor_pages import TensorMap, tensor_name
 from memtui.core.samples import LOADER, MemoryUse, Process
 from memtui.core.units import size, span
-from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Floats, Recent
+from memtui.reports.verdict.recent import FRESH_S, NO_FILE, Check, Finding, Floats, Recent
 from memtui.session.vma_row import VmaRow
 
 RULE = "unsharing"
@@ -23,7 +23,6 @@ LEAST_RISING = 0.75  # of the readings: copies that were made are not shared aga
 STILL_SHARE = 0.5  # of the rate over all readings: what the last third of them has at least, ...
 STILL_BYTES_PER_S = 4 << 20  # ... or so much
 MUCH_BYTES, MUCH_SHARE = 256 << 20, 0.25  # copied, and as a share of the PSS: it counts though it has ended
-FRESH_S = 15.0  # how old the last reading may be: what it says holds now
 HELPER_S = 10.0  # more processes for a shorter time are helpers, and the others went on sharing meanwhile
 MOST_PROCESSES, MOST_PLACES = 3, 2
 LEAST_TENSOR_BYTES = 8 << 20  # a smaller one may lie beside what was copied

@@ -68,7 +68,7 @@ class Header:
         if end is None:
             return "recorder gone, all it wrote is here"
         # The sentences below the header have the cause.
-        return end.description.partition(":")[0] if end.kind == "target exited" else end.description
+        return end.description.partition(":")[0] if end.of_target else end.description
 
     def _measured(self, view: HeaderView, head: Playhead, index: int) -> HeaderView:
         """Return the view with the figures of the window at the cursor."""
