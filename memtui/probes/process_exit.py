@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import select
 import signal
 import struct
 import time
 
-from memtui.core.procfs import PROC
+from memtui.core.procfs import PROC, is_exiting
 
+EXIT_S = 10.0  # an exit gives memory back before there is a status: seconds for many GiB on a busy machine
 PATIENCE_S = 0.2  # from its end until its parent reaped it, or the kernel shows it as ended
 _TRIES = 5
 # struct pidfd_info of include/uapi/linux/pidfd.h (Linux 6.13; PIDFD_INFO_EXIT since 6.15)
@@ -22,8 +24,12 @@ def how_it_ended(pid: int, pidfd: int) -> str:
     """Return how a process ended: "exited", "exited with code 3", "killed by SIGKILL"; empty where it is not known.
 
     A parent that waits reaps the status at once; afterwards the kernel still reports it from Linux 6.15 on. ``pidfd``:
-    opened while the process ran.
+    opened while the process ran. What is still exiting is waited for.
     """
+    if is_exiting(pid):
+        exited = select.poll()
+        exited.register(pidfd, select.POLLIN)
+        exited.poll(EXIT_S * 1000)
     for tried in range(_TRIES):
         status = _status_from_pidfd(pidfd)
         if status is None:

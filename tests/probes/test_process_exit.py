@@ -84,6 +84,11 @@ def test_a_command_that_was_recorded_is_said_to_have_ended_as_it_did(words, code
     assert (report["end"], report["end_reason"]) == ("target exited", NOT_OUT_OF_MEMORY.get(words, words))
 
 
+def _seen(pid: int) -> str:
+    with Path("/dev/null").open() as ended:  # ready to be read, as the pidfd of what has ended is
+        return how_it_ended(pid, ended.fileno())
+
+
 def _zombie(code: str) -> subprocess.Popen:
     child = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 20
@@ -95,13 +100,25 @@ def _zombie(code: str) -> subprocess.Popen:
     raise AssertionError("it did not end")
 
 
+def test_an_exit_that_takes_long_is_waited_for(monkeypatch):
+    """The memory of a process is gone, and its reading fails, before there is a status."""
+    monkeypatch.setattr(process_exit, "is_exiting", lambda pid: True)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1.5); raise SystemExit(3)"])
+    pidfd = os.pidfd_open(child.pid)
+    try:
+        assert how_it_ended(child.pid, pidfd) == "exited with code 3"
+    finally:
+        child.wait()
+        os.close(pidfd)
+
+
 def test_on_a_kernel_before_6_15_one_that_nobody_waited_for_is_asked_by_its_stat(monkeypatch):
     monkeypatch.setattr(process_exit, "_status_from_pidfd", lambda pidfd: None)
     for code, words in (("raise SystemExit(7)", "exited with code 7"), ("", "exited")):
         child = _zombie(code)
-        assert how_it_ended(child.pid, -1) == words
+        assert _seen(child.pid) == words
         child.wait()
-    assert how_it_ended(child.pid, -1) == ""  # its parent took the status away: nobody knows
+    assert _seen(child.pid) == ""  # its parent took the status away: nobody knows
 
 
 def test_a_zero_that_only_means_it_may_not_be_known_is_no_exit_code(monkeypatch, tmp_path):
@@ -110,9 +127,9 @@ def test_a_zero_that_only_means_it_may_not_be_known_is_no_exit_code(monkeypatch,
     monkeypatch.setattr(process_exit, "PROC", tmp_path)
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (a) b) Z " + "1 " * 48 + "0")
-    assert how_it_ended(7, -1) == ""  # no io to be read
+    assert _seen(7) == ""  # no io to be read
     (tmp_path / "7" / "io").write_text("rchar: 1")
-    assert how_it_ended(7, -1) == "exited"
+    assert _seen(7) == "exited"
 
 
 def test_words_of_wait_statuses():
