@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ Sizes = tuple[int, int, int]
 """MiB of heap, of other memory without a file, and of the mapped file."""
 
 
+@lru_cache(1000)
 def pages(sizes: Sizes, skipped: Sizes = (0, 0, 0)) -> PageSet:
     """So many MiB of each mapping, after those that are skipped."""
     parts = [
