@@ -1,0 +1,74 @@
+"""What is called a leak, and which growth is none."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from memtui.reports.source import Source
+from memtui.reports.verdict.verdict import last_verdict, verdict_lines
+from tests.support.growing_sessions import appending, pages, session_of, steady
+from tests.support.verdicts import checks_of, rules_found
+
+
+def test_a_leak_is_found_with_its_mapping_within_a_minute(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20 + n // 10, 300 + n, 30), appending(1), windows=60)
+    assert rules_found(path) == ["leak"]
+    finding = checks_of(path)["leak"].finding
+    assert finding.sentence.startswith("Memory grows by 1.1")
+    assert "while the working set stays at 21.0 MiB" in finding.sentence
+    assert "loss.item()" in finding.action
+    assert any(line == "memory of an allocator (no file): 59.0 MiB more" for line in finding.evidence), finding.evidence
+
+
+def test_a_leak_is_seen_at_the_cursor_and_not_before_it_began(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + max(n - 100, 0), 30), windows=160)
+    assert checks_of(path, 99)["leak"].finding is None
+    assert checks_of(path, 159)["leak"].finding is not None
+
+
+@pytest.mark.parametrize(
+    ("resident", "why"),
+    [
+        (steady, "none that is steady"),
+        (lambda n: (20, 300 + n % 30, 30), "none that is steady"),  # a saw-tooth
+        (lambda n: (20, 300 + min(n, 20) * 5, 30), "none that is steady"),  # a start
+        (lambda n: (20, 300 + n // 15, 30), "too little to tell"),
+        (lambda n: (20, 300, 30 + n), "most of it mapped files"),
+    ],
+)
+def test_what_is_not_a_leak(tmp_path, resident, why):
+    check = checks_of(session_of(tmp_path / "s.memtui", resident))["leak"]
+    assert check.finding is None
+    assert check.measured
+    assert why in check.looked_at
+
+
+def test_a_program_that_loads_its_data_is_not_a_leak_while_it_is_young(tmp_path):
+    young = session_of(tmp_path / "a.memtui", lambda n: (20, 40 + 6 * n, 30), appending(6), age_s=0)
+    assert "as fast as a program that loads its data" in checks_of(young)["leak"].looked_at
+    with closing(Source(young)) as source:
+        (line,) = verdict_lines(last_verdict(source))
+    assert line.startswith("verdict      nothing to do yet; growth of RSS: ")
+    assert line.endswith("as fast as a program that loads its data (look again when it is 5 min old)")
+    slow = session_of(tmp_path / "c.memtui", lambda n: (20, 40 + n, 30), windows=60, age_s=12)
+    assert rules_found(slow) == ["leak"], "a small program that was started a minute ago"
+    old = session_of(tmp_path / "b.memtui", lambda n: (20, 40 + 3 * n, 30), age_s=600)
+    assert checks_of(old)["leak"].finding is not None
+
+
+def test_memory_that_is_used_again_is_not_a_leak(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + n, 30), lambda n: pages((10, 10 + n, 0)))
+    check = checks_of(path)["leak"]
+    assert check.finding is None
+    assert "the working set grows, too" in check.looked_at
+
+
+def test_growth_needs_time_and_a_working_set(tmp_path):
+    short = checks_of(session_of(tmp_path / "a.memtui", lambda n: (20, 300 + 2 * n, 30), windows=40))["leak"]
+    assert not short.measured
+    assert short.looked_at == "growth of RSS: recorded for 40 s: from 45 s on"
+    blind = checks_of(session_of(tmp_path / "b.memtui", lambda n: (20, 300 + n, 30), lambda n: None))["leak"]
+    assert not blind.measured
+    assert "whether that is used again is not known" in blind.looked_at

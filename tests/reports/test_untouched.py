@@ -1,0 +1,123 @@
+"""Memory that nobody touches, and memory of which that cannot be told."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memtui.core.samples import MemoryUse
+from memtui.reports.verdict.recent import Check
+from tests.support.growing_sessions import MIB, START_S, S, pages, session_of, tree_of
+from tests.support.verdicts import checks_of, rules_found
+
+
+def test_a_pool_that_nobody_touches(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 600, 30), lambda n: pages((10, 20, 30)), windows=60)
+    assert rules_found(path) == ["untouched"]
+    finding = checks_of(path)["untouched"].finding
+    assert finding.sentence == ("590 MiB of 620 MiB (95.2 %) were not touched in the last 60 s: 30.0 MiB are in use.")
+    assert finding.evidence == (
+        "memory of an allocator (no file) of 2.00 GiB: 580 MiB not touched",
+        "[heap] of 512 MiB: 10.0 MiB not touched",
+        "looked at: 60 windows of pid 4242; mapped files are not counted",
+    )
+
+
+def with_uses(path: Path, *uses: MemoryUse) -> Path:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        rows = [(use.t_ns, use.processes, use.rss_bytes, use.pss_bytes) for use in uses]
+        connection.executemany(
+            "INSERT INTO memory_use (t_ns, processes, rss_bytes, pss_bytes) VALUES (?, ?, ?, ?)", rows
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("more_mib", "processes", "said"),
+    [
+        (600, 3, "processes that began or ended may have touched it unseen"),  # forked ones, that share the pool
+        (20, 3, "not touched in 60 s"),  # a helper that was executed
+        (600, 1, "not touched in 60 s"),  # the program had more itself
+    ],
+)
+def test_of_a_pool_that_children_may_have_touched_nothing_is_told(tmp_path, more_mib, processes, said):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 600, 30), lambda n: pages((10, 20, 30)), windows=60)
+    use = MemoryUse((START_S + 30) * S, processes, (650 + more_mib) * MIB, None)
+    check = checks_of(with_uses(path, use))["untouched"]
+    assert check.looked_at.endswith(said), check.looked_at
+    assert check.measured == (check.finding is not None) == ("touched in" in said)
+
+
+def test_data_whose_turn_will_come_is_not_called_untouched(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 900, 30), lambda n: pages((10, 5, 0), (0, 3 * n, 0)))
+    check = checks_of(path)["untouched"]
+    assert check.finding is None
+    assert "still reaching new memory" in check.looked_at
+
+
+@pytest.mark.parametrize(
+    ("resident", "touched", "windows", "known", "why"),
+    [
+        ((20, 150, 900), (10, 10, 0), 90, True, "170 MiB without a file, 20.0 MiB of all touched in a window"),
+        ((20, 150, 90), (10, 10, 0), 90, True, "memory that is not touched: 20.0 MiB of 260 MiB touched in a window"),
+        ((20, 900, 0), (10, 500, 0), 90, True, "without a file, 510 MiB of all touched in a window"),
+        ((20, 900, 0), (10, 10, 0), 30, False, "seen for 30 s: from 45 s on"),
+    ],
+)
+def test_what_is_not_untouched(tmp_path, resident, touched, windows, known, why):
+    path = session_of(tmp_path / "s.memtui", lambda n: resident, lambda n: pages(touched), windows=windows)
+    check = checks_of(path)["untouched"]
+    assert (check.finding, check.measured) == (None, known)
+    assert why in check.looked_at
+
+
+@pytest.mark.parametrize(("until", "found"), [(29, True), (40, False)])
+def test_what_a_start_touches_does_not_count(until, found, tmp_path):
+    """It writes all of its memory once, in the first third of the time or longer."""
+    path = session_of(
+        tmp_path / "s.memtui",
+        lambda n: (20, 900, 0),
+        lambda n: pages((10, 900 if n < until else 10, 0)),
+        windows=90,
+    )
+    check = checks_of(path)["untouched"]
+    assert (check.finding is not None, check.measured) == (found, True)
+    if found:
+        assert check.finding.sentence.startswith("900 MiB of 920 MiB (97.8 %) were not touched in the last 60 s")
+
+
+def test_of_a_tree_only_memory_that_is_not_shared_is_untouched(tmp_path):
+    shared = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 0))["untouched"]
+    assert (shared.finding, shared.measured) == (None, True)
+    assert shared.looked_at.startswith("memory that is not touched: 20.0 MiB of 620 MiB without a file not touched")
+    unread = checks_of(tree_of(tmp_path / "t.memtui", lambda n: 0, read_every=None))["untouched"]
+    assert (unread.finding, unread.measured) == (None, False)
+    own = checks_of(tree_of(tmp_path / "u.memtui", lambda n: 0, own=lambda n: 500, shared=100))["untouched"]
+    assert own.finding.sentence.startswith("500 MiB of 600 MiB (83.3 %) were not touched")
+
+
+def test_a_lost_window_starts_the_time_anew(tmp_path):
+    path = session_of(
+        tmp_path / "s.memtui", lambda n: (20, 900, 0), lambda n: None if n == 50 else pages((10, 10, 0)), windows=90
+    )
+    check = checks_of(path)["untouched"]
+    assert not check.measured
+    assert "seen for 26 s" in check.looked_at, "without the rest of its group"
+    few = session_of(
+        tmp_path / "t.memtui",
+        lambda n: (20, 900, 0),
+        lambda n: None if n == 5 else pages((10, 10, 0)),
+        windows=30,
+        apart_s=3.0,
+    )
+    assert "72 s: 20.0 MiB are in use" in checks_of(few)["untouched"].finding.sentence
+
+
+def test_a_tracker_without_pages(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 900, 0), lambda n: None, tracked=False)
+    assert checks_of(path)["untouched"] == Check(
+        "untouched", "memory that is not touched: this tracker knows no pages", measured=False
+    )
