@@ -42,7 +42,8 @@ class MemoryUseProbe:
             return ()
         rss_bytes = sum(read) + sum(more.values())
         self._pss.poll(watched, more, rss_bytes)
-        return (MemoryUse(ended_ns, len(watched) + len(more), rss_bytes, self._new_pss_bytes([*watched, *more])),)
+        pss_bytes, rss_then_bytes = self._new_pss_bytes([*watched, *more])
+        return (MemoryUse(ended_ns, len(watched) + len(more), rss_then_bytes or rss_bytes, pss_bytes),)
 
     def _rss_bytes(self, pid: int) -> int | None:
         """Return the RSS; None where the process or its first thread ended, or may not be read."""
@@ -51,11 +52,15 @@ class MemoryUseProbe:
         except (OSError, ValueError, IndexError):
             return None
 
-    def _new_pss_bytes(self, pids: list[int]) -> int | None:
-        """Return the sum of the PSS, of which all was read since the last call; None where it was not."""
-        parts = [(rollup.pss_bytes, rollup.t_ns) for rollup in map(self._pss.of, pids)]
-        sizes = [pss_bytes for pss_bytes, t_ns in parts if pss_bytes is not None and (t_ns or 0) > self._pss_ns]
-        if not sizes or len(sizes) < len(parts):
-            return None
-        self._pss_ns = max(t_ns or 0 for _, t_ns in parts)
-        return sum(sizes)
+    def _new_pss_bytes(self, pids: list[int]) -> tuple[int | None, int | None]:
+        """Return the sums of PSS and RSS, of which all were read since the last call; None where they were not.
+
+        The RSS is that of the same readings: memory that was touched after ``rss_bytes_of`` would be in the PSS alone.
+        """
+        rollups = [self._pss.of(pid) for pid in pids]
+        new = [rollup for rollup in rollups if rollup.pss_bytes is not None and (rollup.t_ns or 0) > self._pss_ns]
+        if not new or len(new) < len(rollups):
+            return None, None
+        self._pss_ns = max(rollup.t_ns or 0 for rollup in new)
+        sizes = [rollup.rss_bytes for rollup in new]
+        return sum(rollup.pss_bytes or 0 for rollup in new), None if None in sizes else sum(size or 0 for size in sizes)

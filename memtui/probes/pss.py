@@ -35,7 +35,7 @@ _EXAMPLE_BYTES = 64 << 20  # of a smaller process the time is not measured
 CHANGED = "processes began or ended since it was read last"
 NOT_READ = "not read yet"
 _PRIVATE = re.compile(rb"^(?:([0-9a-f]+)-[0-9a-f]+ |Private_(?:Clean|Dirty|Hugetlb): *(\d+) kB)", re.MULTILINE)
-_SIZES = re.compile(rb"^(Pss|Private_Clean|Private_Dirty|Private_Hugetlb|Swap): *(\d+) kB$", re.MULTILINE)
+_SIZES = re.compile(rb"^(Rss|Pss|Private_Clean|Private_Dirty|Private_Hugetlb|Swap): *(\d+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Rollup:
         private_bytes: what no other process maps (USS), with hugetlb pages, which are in neither RSS nor PSS.
         swap_bytes: what is swapped out of it.
         private_by_vma: ``private_bytes`` by start of the mapping, when they were read last; None where they were not.
-        rss_bytes: the RSS then.
+        rss_bytes: the RSS of the same moment.
     """
 
     pss_bytes: int | None
@@ -160,7 +160,7 @@ class PssProbe:
             text = (folder / "smaps_rollup").read_bytes()
             if resident_bytes >= _EXAMPLE_BYTES:
                 self._ns_per_byte = (time.thread_time_ns() - began_ns) / resident_bytes
-            return replace(self._with_mappings(pid, parse_rollup(text)), rss_bytes=resident_bytes)
+            return self._with_mappings(pid, parse_rollup(text))
         except (FileNotFoundError, ProcessLookupError):
             there = folder.exists() and not (self._proc / "self" / "smaps_rollup").exists()
             return Rollup(None, None, "this kernel has no smaps_rollup (Linux 4.14)" if there else "it ended")
@@ -205,4 +205,5 @@ def parse_rollup(text: bytes) -> Rollup:
     private_bytes = None
     if b"Private_Clean" in sizes and b"Private_Dirty" in sizes:
         private_bytes = sizes[b"Private_Clean"] + sizes[b"Private_Dirty"] + sizes.get(b"Private_Hugetlb", 0)
-    return Rollup(sizes[b"Pss"], private_bytes=private_bytes, swap_bytes=sizes.get(b"Swap"))
+    swap_bytes, rss_bytes = sizes.get(b"Swap"), sizes.get(b"Rss")
+    return Rollup(sizes[b"Pss"], private_bytes=private_bytes, swap_bytes=swap_bytes, rss_bytes=rss_bytes)

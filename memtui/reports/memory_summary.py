@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +13,13 @@ from memtui.analysis.alike import Group
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.analysis.resident_readings import Readings
-from memtui.core.samples import MORE_TOUCHED, OWN_RECLAIM, SHARED_UNKNOWN, Status, lower_bounds
-from memtui.core.units import duration, parse_size, percent, size
+from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, Status, lower_bounds
+from memtui.core.units import duration, percent, size
 from memtui.reports.process_summary import ProcessRows
-from memtui.reports.size_summary import SizeSummary, finite_median, size_clause, size_summary
+from memtui.reports.size_summary import SizeSummary, bound_bytes, finite_median, size_clause, size_summary
 from memtui.reports.source import ReportSource
 
 SECOND_NS = 1e9
-_BOUND = re.compile(rf"([0-9.]+ [KMGT]?i?B) {MORE_TOUCHED}")
 MUCH_RELEASED = 0.1  # of a working set: pages that are reclaimed in most windows are touched, too
 TAKEN_BACK = "the kernel took pages back, and what was touched and taken back within a window is missing"
 SEVERAL_PAGES = "counted by page faults, each of which may bring several pages of a file"
@@ -132,14 +130,9 @@ def _much_is_reclaimed(released: ReleasedSummary, wss_bytes: float | None) -> bo
 
 def _largest_bound(bounds: Sequence[str]) -> str:
     """Return the reason that leaves most open, of the reasons of windows that may lack pages."""
-    sizes = {reason: _bound_bytes(reason) for reason in dict.fromkeys(bounds)}
+    sizes = {reason: bound_bytes(reason) for reason in dict.fromkeys(bounds)}
     most, different = max(sizes, key=lambda reason: sizes[reason]), set(sizes.values())
     return f"{most}, in other windows less" if len(different) > 1 and math.inf not in different else most
-
-
-def _bound_bytes(reason: str) -> float:
-    match = _BOUND.search(reason)
-    return parse_size(match[1]) if match else math.inf
 
 
 def _shared_unknown(reader: ReportSource) -> bool:

@@ -31,7 +31,7 @@ class ProcessSummary:
         pid, role, generation, command: identity of the process.
         wss_bytes, shared_bytes: means over the windows that are alike.
         wss_reason: why its working set is unknown.
-        rss_bytes, pss_bytes: means over all windows.
+        rss_bytes, pss_bytes: means of what they were at the ends of all windows, each as long as its window.
         private_bytes: likewise, of its resident memory that no other process maps (USS).
         swap_bytes: likewise, of what is swapped out.
         gpu_bytes, gpu_max_bytes: mean and maximum of its memory on all GPUs at the end of each window.
@@ -63,7 +63,7 @@ def process_summaries(
 ) -> tuple[ProcessSummary, ...]:
     """Return a summary of every process that existed in a window.
 
-    Working sets are means over the samples that are ``alike``; resident memory is that of all windows, by their length.
+    Working sets are means over the samples that are ``alike``; resident memory is that at the ends of all windows.
     Of a process without others it is ``rss_mean_bytes``, in which readings between windows count, too.
     """
     means = _mean_sizes(rows, alike)
@@ -172,7 +172,8 @@ def _line(process: ProcessSummary, *, several: bool) -> str:
     shared = f" ({size(process.shared_bytes)} shared)" if several and process.shared_bytes is not None else ""
     parts = (("PSS", process.pss_bytes), ("USS", process.private_bytes))
     shares = ", ".join(f"{name} {size(value)}" for name, value in parts if value is not None)
-    resident = f"resident {size(process.rss_bytes)}{f' ({shares} where they were read)' if shares else ''}"
+    at = " at the ends of its windows" if several else ""
+    resident = f"resident {size(process.rss_bytes)}{at}{f' ({shares} where they were read)' if shares else ''}"
     swap = f", swapped out {size(process.swap_bytes)}" if process.swap_bytes else ""
     working_set = (
         f"{size(process.wss_bytes)}{shared}" if process.wss_bytes is not None else f"n/a: {process.wss_reason}"

@@ -115,6 +115,21 @@ def test_of_hugetlb_nothing_is_known(run, huge_pages, tmp_path):
 
 
 @needs_tracker
+def test_what_was_given_back_with_madv_free_may_have_been_touched(run, tmp_path):
+    """The kernel takes its accessed bits, and it stays resident: the window says how much it may lack."""
+    run_on = "while True: write(a, range(2048)); libc.madvise(ctypes.c_void_p(a), 2048 * 4096, 8); time.sleep(0.1)"
+    pid, _ = run(f"a = map_(2048); write(a, range(2048)); print(a, flush=True)\n{run_on}")
+    path = tmp_path / "s.memtui"
+    assert memtui("record", pid, "-o", path, "--duration", 3, "--interval", 0.5).returncode == 0
+    with closing(Session(path)) as reader:
+        said = Counter(reason for reason in reader.samples.reason if "MADV_FREE" in reason)
+        assert said, Counter(reader.samples.reason)
+        assert re.search(r"about 8\.0\d MiB more may have been touched", max(said, key=said.get))
+    report = json.loads(memtui("report", path, "--json").stdout)
+    assert (report["wss_bytes"]["status"], report["wss_bytes"]["lower_bound"]) == ("approximate", True)
+
+
+@needs_tracker
 def test_shared_memory_between_two_processes(run):
     """Each has marks of its own: what the child touches, the parent has not."""
     pid, (address,) = run(

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import Vma
+from memtui.core.samples import Status, Vma
+from memtui.probes.pages import fault_around
 from memtui.probes.pages.fault_around import FirstMappings, file_edges
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.tracker import PageWindow
 from tests.support.pagetable_targets import Observer, Target, need_pagetable, vmas_of, within
 
 pytestmark = pytest.mark.real_clock
@@ -24,6 +26,10 @@ HEAP = Vma(0x90000, 0xF0000, "rw-p", "[heap]")
 
 def pages(*numbers) -> PageSet:
     return PageSet.from_pages(np.array(numbers, np.uint64))
+
+
+def counted(first: FirstMappings, touched: PageSet, resident: PageSet | None, vmas, generation: int) -> int | None:
+    return first.update(PageWindow(touched, resident, generation=generation), vmas)[1]
 
 
 @given(
@@ -37,29 +43,59 @@ def test_as_many_as_counted_one_by_one(windows, edges):
     for numbers in windows:
         touched = {n for n in numbers for v in vmas if v.name and v.start <= n * 4096 < v.end}
         wanted = None if mapped is None else 4096 * len(touched - mapped)
-        assert first.update(pages(*numbers), None, vmas, 0) == wanted
+        assert counted(first, pages(*numbers), None, vmas, 0) == wanted
         mapped = touched | (mapped or set())
 
 
 def test_only_files_are_counted_and_only_once():
     first = FirstMappings()
     vmas = (FILE, HEAP)
-    assert first.update(pages(0x10, 0x90), None, vmas, 0) is None
-    assert first.update(pages(0x10, 0x11, 0x91), None, vmas, 0) == 4096
-    assert first.update(pages(0x10, 0x11, 0x91), None, vmas, 0) == 0
+    assert counted(first, pages(0x10, 0x90), None, vmas, 0) is None
+    assert counted(first, pages(0x10, 0x11, 0x91), None, vmas, 0) == 4096
+    assert counted(first, pages(0x10, 0x11, 0x91), None, vmas, 0) == 0
 
 
 def test_what_was_unmapped_is_new_again():
     first = FirstMappings()
-    first.update(pages(0x10, 0x11), pages(0x10, 0x11), (FILE,), 0)
-    first.update(pages(), pages(0x10), (FILE,), 0)
-    assert first.update(pages(0x10, 0x11), None, (FILE,), 0) == 4096
+    counted(first, pages(0x10, 0x11), pages(0x10, 0x11), (FILE,), 0)
+    counted(first, pages(), pages(0x10), (FILE,), 0)
+    assert counted(first, pages(0x10, 0x11), None, (FILE,), 0) == 4096
 
 
 def test_after_an_exec_every_file_page_is_new():
     first = FirstMappings()
-    first.update(pages(0x10), None, (FILE,), 0)
-    assert first.update(pages(0x10, 0x11), None, (FILE,), 1) == 2 * 4096
+    counted(first, pages(0x10), None, (FILE,), 0)
+    assert counted(first, pages(0x10, 0x11), None, (FILE,), 1) == 2 * 4096
+
+
+def test_a_page_that_was_mapped_in_a_window_is_in_it_though_its_accessed_bit_is_gone(monkeypatch):
+    monkeypatch.setattr(fault_around, "ACCESSED_WHEN_MAPPED", True)
+    first = FirstMappings()
+    first.update(PageWindow(pages(0x10), pages(0x10, 0x90)), (FILE, HEAP))
+    resident = pages(0x10, 0x11, 0x12, 0x90, 0x91)  # nothing is known of memory without a file
+    window, mapped_bytes = first.update(PageWindow(pages(0x11), resident), (FILE, HEAP))
+    assert (window.pages.pages().tolist(), mapped_bytes, window.status) == ([0x11, 0x12], 2 * 4096, Status.OK)
+    window, mapped_bytes = first.update(PageWindow(pages(), resident), (FILE, HEAP))
+    assert (window.pages.page_count, mapped_bytes) == (0, 0), "they were mapped before"
+
+
+def test_where_it_is_not_known_in_which_window_a_page_was_mapped_more_may_have_been_touched(monkeypatch):
+    monkeypatch.setattr(fault_around, "ACCESSED_WHEN_MAPPED", True)
+    file = Vma(0, 1 << 32, "r--p", "/data")
+    first = FirstMappings()
+    first.update(PageWindow(pages(0x10), pages(0x10)), (file,))
+    first.update(PageWindow(pages(0x10)), (file,))
+    window, mapped_bytes = first.update(PageWindow(pages(0x10), pages(*range(0x10, 0x210))), (file,))
+    assert (window.pages.page_count, mapped_bytes, window.status) == (1, 0, Status.APPROXIMATE)
+    assert window.reason == f"about 2.00 MiB more may have been touched: {fault_around.TAKEN}"
+
+
+def test_where_a_mapped_page_need_not_be_accessed_nothing_is_added(monkeypatch):
+    monkeypatch.setattr(fault_around, "ACCESSED_WHEN_MAPPED", False)
+    first = FirstMappings()
+    first.update(PageWindow(pages(0x10), pages(0x10)), (FILE,))
+    window, mapped_bytes = first.update(PageWindow(pages(0x11), pages(0x10, 0x11, 0x12)), (FILE,))
+    assert (window.pages.page_count, mapped_bytes, window.status) == (1, 4096, Status.OK)
 
 
 def test_edges_of_files():
@@ -82,17 +118,17 @@ def test_a_real_file_is_exact_from_the_second_touch_on(folder):
             observer, first = Observer(tracker), FirstMappings()
             observer.start(target.pid)
             window = observer.window(target.pid, want_resident=True)
-            assert first.update(window.pages, window.resident, vmas_of(target.pid), window.generation) is None
+            assert first.update(window, vmas_of(target.pid))[1] is None
             target.do("v[8::64].sum()")
             window = observer.window(target.pid)
             seen = within(window.pages, address, 448)
             assert set(range(8, 448, 64)) <= set(seen)
-            around = first.update(window.pages, None, vmas_of(target.pid), window.generation)
+            around = first.update(window, vmas_of(target.pid))[1]
             assert around >= len(seen) * 4096 >= 7 * 4096
             target.do("v[8::64].sum()")
             window = observer.window(target.pid)
             assert within(window.pages, address, 448) == list(range(8, 448, 64))
-            assert first.update(window.pages, None, vmas_of(target.pid), window.generation) < 7 * 4096
+            assert first.update(window, vmas_of(target.pid))[1] < 7 * 4096
             observer.close()
     finally:
         Path(path).unlink()

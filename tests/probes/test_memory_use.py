@@ -94,6 +94,20 @@ def test_a_pss_is_given_once_and_of_all_processes_only(tmp_path, clock):
     assert sums == [100, None, None, 103]
 
 
+def test_the_rss_beside_a_pss_is_of_the_same_moment(tmp_path, clock):
+    """The program grew after its RSS was read: a PSS above the RSS cannot be."""
+    folder_of(tmp_path, 1, 100)
+    folder_of(tmp_path, 2, 50)
+    pss = Pss()
+    pss.rollups = {pid: Rollup(900 << 10, t_ns=1, rss_bytes=1 << 20) for pid in (1, 2)}
+    probe = MemoryUseProbe(pss, tmp_path)
+    (use,) = probe.poll([1, 2])
+    assert (use.rss_bytes, use.pss_bytes) == (2 << 20, 1800 << 10)
+    clock[0] += EVERY_NS
+    (use,) = probe.poll([1, 2])
+    assert (use.rss_bytes, use.pss_bytes) == (150 * PAGE_BYTES, None)
+
+
 def test_nothing_is_said_where_a_process_ended_or_may_not_be_read(tmp_path, clock):
     folder_of(tmp_path, 1, 100)
     probe = MemoryUseProbe(Pss(), tmp_path)

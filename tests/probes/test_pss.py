@@ -413,7 +413,7 @@ Locked:                0 kB
 
 
 def test_sizes_of_a_recorded_rollup():
-    assert parse_rollup(_RECORDED) == Rollup(36893 << 10, private_bytes=20952 << 10, swap_bytes=0)
+    assert parse_rollup(_RECORDED) == Rollup(36893 << 10, private_bytes=20952 << 10, swap_bytes=0, rss_bytes=57294848)
 
 
 def test_private_memory_is_clean_dirty_and_huge_and_swap_is_the_whole_of_it():
@@ -421,7 +421,8 @@ def test_private_memory_is_clean_dirty_and_huge_and_swap_is_the_whole_of_it():
     for name, kib in (("Private_Clean", 100), ("Private_Hugetlb", 2048), ("Swap", 7000), ("SwapPss", 3500)):
         text, count = re.subn(rf"(?m)^{name}: .*$".encode(), f"{name}: {kib:14} kB".encode(), text)
         assert count == 1
-    assert parse_rollup(text) == Rollup(36893 << 10, private_bytes=(20952 + 100 + 2048) << 10, swap_bytes=7000 << 10)
+    sizes = parse_rollup(text)
+    assert (sizes.private_bytes, sizes.swap_bytes) == ((20952 + 100 + 2048) << 10, 7000 << 10)
     without = re.sub(rb"Private_Hugetlb.*\n", b"", text)
     assert parse_rollup(without).private_bytes == (20952 + 100) << 10
 

@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from memtui.core.page_set import PageSet
 from memtui.reports.source import Source
 from memtui.reports.verdict.verdict import last_verdict, verdict_lines
 from tests.support.growing_sessions import appending, pages, session_of, steady
@@ -17,9 +18,21 @@ def test_a_leak_is_found_with_its_mapping_within_a_minute(tmp_path):
     assert rules_found(path) == ["leak"]
     finding = checks_of(path)["leak"].finding
     assert finding.sentence.startswith("Memory grows by 1.1")
-    assert "while the working set stays at 21.0 MiB" in finding.sentence
+    assert finding.sentence.endswith("while the working set stays at 21.0 MiB; little of what is added is used again.")
     assert "loss.item()" in finding.action
     assert any(line == "memory of an allocator (no file): 59.0 MiB more" for line in finding.evidence), finding.evidence
+
+
+def test_a_buffer_whose_samples_are_drawn_again_is_not_called_unused(tmp_path):
+    """As the replay buffer of a program that learns: a part of all of it is touched in each window."""
+
+    def drawn(n: int) -> PageSet:
+        return appending(1)(n).union(pages((0, n // 4, 0), (0, 300 + n // 4, 0)))
+
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300 + n, 30), drawn)
+    finding = checks_of(path)["leak"].finding
+    assert "50.0 % of what was added was touched again soon after" in finding.sentence
+    assert finding.action.startswith("Give it a bound where it is meant to grow")
 
 
 def test_a_leak_is_seen_at_the_cursor_and_not_before_it_began(tmp_path):

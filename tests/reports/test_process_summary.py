@@ -108,6 +108,7 @@ def test_a_line_of_a_process_alone_and_of_one_among_others():
         "GPU 16.0 MiB, max 32.0 MiB, used 190.0 %  python a.py"
     )
     assert process_lines([FULL]) == [alone]
+    at_ends = alone.replace("8.00 MiB", "8.00 MiB at the ends of its windows")
     both = process_lines([FULL, replace(FULL, pid=42, role="child", shared_bytes=None, pss_bytes=None)])
     assert both == [
         alone.replace("2.00 MiB,", "2.00 MiB (1.00 MiB shared),"),

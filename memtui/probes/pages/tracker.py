@@ -15,6 +15,8 @@ from memtui.probes.pages.shared_frames import TouchedFrames
 
 _UNCOMPARED = "whether others share its memory (CLONE_VM) is not known of all processes yet"
 _MOST_NAMED = 6  # of the processes that used the memory of a paused one
+# With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
+_EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
 
 class TrackerError(Exception):
@@ -78,16 +80,26 @@ class PageWindow:
 
         ``compared``: whether every other process was compared with this one.
         """
-        if self.status not in (Status.OK, Status.APPROXIMATE) or (compared and not pids):
+        if compared and not pids:
             return self
         some = some_of(sorted(pids), _MOST_NAMED)
-        ran = describe_users(f"{len(pids)} process(es) (pid {some})") if pids else _UNCOMPARED
-        return replace(self, status=Status.APPROXIMATE, reason="; ".join(filter(None, (self.reason, ran))))
+        return self.doubted(describe_users(f"{len(pids)} process(es) (pid {some})") if pids else _UNCOMPARED)
+
+    def doubted(self, why: str) -> PageWindow:
+        """Return the window, which is not exact for a reason; an empty one changes nothing."""
+        if not why or self.status not in (Status.OK, Status.APPROXIMATE):
+            return self
+        return replace(self, status=Status.APPROXIMATE, reason="; ".join(filter(None, (self.reason, why))))
 
 
 def is_late(resume_by_ns: int | None, needed_ns: float = 0) -> bool:
     """Whether work of a duration would end after the time at which the target is to run again (None: any time)."""
     return resume_by_ns is not None and time.monotonic_ns() + needed_ns > resume_by_ns
+
+
+def is_little(doubtful_bytes: int, pages: PageSet) -> bool:
+    """Whether a window counts as exact though so much more may have been accessed."""
+    return doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES)
 
 
 def describe_users(who: str) -> str:

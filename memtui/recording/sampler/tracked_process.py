@@ -11,7 +11,6 @@ from memtui.core.samples import GpuMemory, GpuUse, Process, ProcessWindow, Statu
 from memtui.probes.gpu.processes import Holders
 from memtui.probes.pages.fault_around import FirstMappings
 from memtui.probes.pages.shared_frames import TouchedFrames
-from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pause.pauser import NotPaused, PauseError
 from memtui.probes.proc_maps import MapsParser
 from memtui.probes.pss import CHANGED, Rollup
@@ -43,11 +42,6 @@ class TrackedProcess:
     private_by_vma: VmaSizes | None = None  # what was sent last of it
     first_mappings: FirstMappings = field(default_factory=FirstMappings)
     parser: MapsParser = field(default_factory=MapsParser)
-
-    def faulted_in_bytes(self, window: PageWindow | None) -> int | None:
-        if window is None or window.pages is None:
-            return None
-        return self.first_mappings.update(window.pages, window.resident, self.vmas, window.generation)
 
     def subject(self, sharers: tuple[Subject, ...] = ()) -> Subject:
         return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas, sharers)
@@ -82,7 +76,9 @@ class TrackedProcess:
         if rollup.t_ns is not None and rollup.t_ns < self.since_ns:
             rollup = Rollup(None, None, CHANGED)  # of the address space before this one
         reading = outcome if isinstance(outcome, Reading) else None
-        pages = reading.window if reading is not None else None
+        pages, faulted_in_bytes = None, None
+        if reading is not None:
+            pages, faulted_in_bytes = self.first_mappings.update(reading.window, self.vmas)
         status, reason = lost
         if pages is not None:
             status, reason = Status(pages.status), pages.reason
@@ -113,7 +109,7 @@ class TrackedProcess:
             reason=reason,
             pages=pages.pages if pages else None,
             resident=pages.resident if pages else None,
-            faulted_in_bytes=self.faulted_in_bytes(pages) if seen is None else None,
+            faulted_in_bytes=faulted_in_bytes,
             wss_estimate_bytes=seen.wss_bytes if seen else None,
             wss_low_bytes=seen.low_bytes if seen else None,
             wss_high_bytes=seen.high_bytes if seen else None,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from memtui.core.samples import MemoryUse, NumaUse, Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
 from memtui.probes.disturbance import DisturbanceProbe
+from memtui.probes.lazy_free import LazyFree
 from memtui.probes.memory_use import MemoryUseProbe
 from memtui.probes.numa import NumaProbe
 from memtui.probes.pages.shared_frames import TouchedFrames
@@ -56,7 +57,7 @@ class TreeWindows:
         self._pss = PssProbe(max_overhead_ppm)
         self._memory_use = MemoryUseProbe(self._pss)
         self._numa, self._numa_use = NumaProbe(), list[NumaUse]()
-        self._disturbance = DisturbanceProbe()
+        self._disturbance, self._lazy_free = DisturbanceProbe(), LazyFree()
         self._resident_due_ns = 0
         self._parts, self._cuts = WindowParts(), 0  # cuts of the window in progress
 
@@ -111,9 +112,11 @@ class TreeWindows:
         if keep:
             self._pss.poll(pids)
         shared, excess_bytes = shared_pages(outcomes)
+        wholes = [self._with_doubts(pid, whole) for pid, whole in zip(pids, wholes, strict=True)]
         each = [self._window_of(*parts) for parts in zip(tracked, wholes, shared, strict=True)]
         windows = [window for window in each if window is not None]
         self._numa.forget_others(pids)
+        self._lazy_free.forget_others(pids)
         for pid, window in zip(pids, each, strict=True):
             if window is not None:
                 self._numa_use += self._numa.read(pid, window.process, window.pages)
@@ -154,6 +157,14 @@ class TreeWindows:
             self.sample += 1
         if root_ended is not None:
             raise root_ended
+
+    def _with_doubts(self, pid: int, whole: Whole) -> Whole:
+        """Return a reading, which says where pages may have been touched that it cannot know of."""
+        outcome = whole.outcome
+        if not isinstance(outcome, Reading) or outcome.window.pages is None:
+            return whole
+        why = self._lazy_free.doubt(pid, outcome.window.pages)
+        return whole._replace(outcome=replace(outcome, window=outcome.window.doubted(why)))
 
     def _window_of(self, tracked: TrackedProcess, whole: Whole, shared: TouchedFrames | None) -> ProcessWindow | None:
         """Return the window of one process; None when the process ended."""

@@ -1,4 +1,4 @@
-"""Rule ``leak``: memory grows steadily, and what is added is not used again."""
+"""Rule ``leak``: memory grows steadily, and the working set does not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.memory_growth import Growth, growth_of
 from memtui.core.procfs import TICKS_PER_S
-from memtui.core.units import size, span
+from memtui.core.units import percent, size, span
 from memtui.reports.post_mortem import ANONYMOUS, GrownMemory, GrownTensors, grown_memory, grown_tensors
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
 from memtui.reports.verdict.swap import returned_bytes
@@ -20,6 +20,8 @@ LOADS_BYTES_PER_S = 4 << 20  # ... if it grows by this at least ...
 STARTED_S = 300.0  # ... and is not older than this
 MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes stop sharing memory
 RETURNED_SHARE = 0.5  # of the growth: what came back from swap was there before
+AGAIN_SHARE = 0.05  # of what was added: where more of it was touched again, it is not called unused
+MOST_WINDOWS = 240  # whose pages are looked at for that
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
 
 
@@ -101,21 +103,23 @@ def _finding(
     recent: Recent, growth: Growth, now_bytes: float, memory: tuple[GrownMemory, ...], tensors: tuple[GrownTensors, ...]
 ) -> Finding:
     wss = recent.wss_bytes[np.isfinite(recent.wss_bytes)]
-    start = f"Memory grows by {rate(growth.bytes_per_s)}"
-    sentence = (
-        f"{start} (now {size(now_bytes)}) while the working "
-        f"set stays at {size(float(np.median(wss)))}: what is added is not used again."
+    start, again = f"Memory grows by {rate(growth.bytes_per_s)}", _again_share(recent, growth)
+    in_use = again is not None and again >= AGAIN_SHARE
+    use = "" if again is None else "; little of what is added is used again"
+    if in_use:
+        use = f"; {percent(again)} of what was added was touched again soon after"
+    sentence = f"{start} (now {size(now_bytes)}) while the working set stays at {size(float(np.median(wss)))}{use}."
+    action = (
+        "Look for what is added to and never emptied: a list, a cache, losses kept with their graph "
+        "(loss.item() keeps the number alone)."
     )
     if tensors:
         action = (
             f"Most of it is tensors ({tensors[0].category}): keep numbers (loss.item()) and detached tensors "
             "(.detach()) from step to step."
         )
-    else:
-        action = (
-            "Look for what is added to and never emptied: a list, a cache, losses kept with their graph "
-            "(loss.item() keeps the number alone)."
-        )
+    elif in_use:
+        action = "Give it a bound where it is meant to grow (a buffer, a cache), or look for what is never emptied."
     several = len({part.pid for part in memory}) > 1
     evidence = [
         f"resident memory grew by {size(growth.bytes_per_s * growth.span_s)} in the last {span(growth.span_s)}, by "
@@ -128,4 +132,25 @@ def _finding(
         *(f"tensors, {part.category}: {size(part.grown_bytes)} more" for part in tensors),
         f"working set of a window: {size(float(wss.min()))} to {size(float(wss.max()))}",
     ]
-    return Finding(sentence, f"{start} and is not used again.", action, tuple(evidence))
+    return Finding(sentence, f"{start} while the working set stays.", action, tuple(evidence))
+
+
+def _again_share(recent: Recent, growth: Growth) -> float | None:
+    """Return how much of what the largest process added was touched again later; None where that is not known.
+
+    Added is what it touched first in the second third of the windows, and later is the last third.
+    """
+    since = recent.windows.start + int(np.searchsorted(recent.t_s, -growth.span_s))
+    stop, first = recent.windows.stop, max(since, recent.windows.stop - MOST_WINDOWS)
+    second, third = first + (stop - first) // 3, stop - (stop - first) // 3
+    largest = max(recent.processes, key=lambda key: recent.processes[key]["rss_bytes"] or 0, default=None)
+    if largest is None or not first < second < third < stop:
+        return None
+    each = [recent.touched_between(largest, *part) for part in ((first, second), (second, third), (third, stop))]
+    before, middle, later = each
+    if before is None or middle is None or later is None:
+        return None
+    added = middle.difference(before)
+    if added.size_bytes < LEAST_BYTES:
+        return None
+    return 1 - added.difference(later).size_bytes / added.size_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from memtui.session.vma_row import VmaRow
 
 ENDS_NS = 10_000_000_000  # until its last reading: a program may end its workers first
 FRESH_S = 15.0  # how old the last reading of a PSS may be: what it says holds now
+GROUP = 16  # windows whose pages are added up together, where there are many
 MOST_UNIONS = 40  # of groups of windows: a live cursor needs 15, and two that change
 NO_FILE = "memory of an allocator (no file)"
 Floats = NDArray[np.float64]
@@ -218,6 +220,18 @@ class Recent:
             self._cache.put(key, union(stored) if len(stored) == len(sets) else None)
         return self._cache[key]
 
+    def touched_groups(self, process: int, first: int, stop: int) -> Iterator[tuple[int, PageSet | None]]:
+        """Yield the pages that a process touched in groups of windows, each with the index of the group's first one."""
+        samples = self.source.samples.sample
+        for begin, end in _groups(first, stop):
+            yield begin, self.touched_pages(process, samples[begin:end].tolist())
+
+    def touched_between(self, process: int, first: int, stop: int) -> PageSet | None:
+        """Return the pages that a process touched in ``[first, stop)``; None where those of a window are not known."""
+        sets = [pages for _, pages in self.touched_groups(process, first, stop)]
+        known = [pages for pages in sets if pages is not None]
+        return union(known) if len(known) == len(sets) else None
+
     @cached_property
     def processes(self) -> dict[int, dict[str, Any]]:
         """The scalars of the processes of the last window, by their keys."""
@@ -227,6 +241,15 @@ class Recent:
     def rows(self) -> list[VmaRow]:
         """The VMA rows of these processes, at their real addresses: for sums, never as text."""
         return [row for process in self.processes for row in self.source.drawn_rows(process)]
+
+
+def _groups(first: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the borders of groups of windows, the same from call to call but at the ends."""
+    size = GROUP if stop - first >= 4 * GROUP else 1
+    while first < stop:
+        end = min(first - first % size + size, stop)
+        yield first, end
+        first = end
 
 
 def is_anonymous(row: VmaRow) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.working_set import bytes_by_range
 from memtui.core.page_set import PageSet, union
+from memtui.core.samples import lower_bounds
 from memtui.core.units import percent, size, span
+from memtui.reports.size_summary import bound_bytes
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
 from memtui.session.vma_row import VmaRow
 
@@ -20,7 +23,6 @@ LEAST_WINDOWS, LEAST_S = 3, 45.0
 START_SHARE = 1 / 3  # of the time since the recording began that may be a start-up
 STILL_SPREADS = 0.02  # of what was not touched: more of it in the last third of the time means that its turn will come
 MOST_RANGES = 3
-GROUP = 16  # windows whose pages are added up together, where there are many
 
 
 def untouched(recent: Recent) -> Check:
@@ -59,6 +61,9 @@ def untouched(recent: Recent) -> Check:
     what = f"{size(total_bytes)} of {size(held_bytes)} without a file not touched in {span(touched.span_s)}"
     if total_bytes < least_bytes:
         return Check(RULE, f"{subject}: {what}")
+    if total_bytes - (missing_bytes := _missing_bytes(recent, touched.windows)) < least_bytes:
+        more = "more" if np.isinf(missing_bytes) else f"about {size(missing_bytes)} more"
+        return Check(RULE, f"{subject}: {what}, but {more} may have been touched in a window", measured=False)
     if touched.late_bytes > STILL_SPREADS * total_bytes:
         return Check(RULE, f"{subject}: {what}, but the program is still reaching new memory")
     return Check(RULE, f"{subject}: {what}", finding=_finding(rows, idle_bytes, total_bytes, held_bytes, touched))
@@ -91,16 +96,21 @@ def _unseen_bytes(recent: Recent, windows: int) -> float:
     return max((*readings, *ends[np.isfinite(ends)].tolist()), default=at_end_bytes) - at_end_bytes
 
 
+def _missing_bytes(recent: Recent, windows: int) -> float:
+    """Return how much one of the last windows may lack that was touched in it."""
+    of = slice(recent.windows.stop - windows, recent.windows.stop)
+    reasons = recent.source.samples.reason[of]
+    return max(map(bound_bytes, lower_bounds(reasons, repeat(True))), default=0)
+
+
 class _Touched:
     """The pages of a process that were touched in the last windows, since the last one whose accesses are not known."""
 
     def __init__(self, recent: Recent, process: int, first: int = 0) -> None:
         samples = recent.source.samples
         first = max(recent.windows.start, recent.windows.stop - MOST_WINDOWS, first)
-        numbers = samples.sample[first : recent.windows.stop].tolist()
         parts: list[tuple[int, PageSet]] = []  # of windows from an index on
-        for group, end in _groups(first, recent.windows.stop):
-            pages = recent.touched_pages(process, numbers[group - first : end - first])
+        for group, pages in recent.touched_groups(process, first, recent.windows.stop):
             parts = [*parts, (group, pages)] if pages is not None else []
         self.windows = recent.windows.stop - parts[0][0] if parts else 0
         self.span_s = (recent.end_ns - int(samples.start_ns[parts[0][0]])) / 1e9 if parts else 0.0
@@ -134,15 +144,6 @@ def _after_start(recent: Recent) -> int:
         return 0  # there are older ones than those
     starts_s = (recent.source.samples.start_ns[recent.windows] - recent.end_ns) / 1e9
     return int(np.searchsorted(starts_s, min(-LEAST_S, starts_s[0] * (1 - START_SHARE))))
-
-
-def _groups(first: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the borders of groups of windows, the same from call to call but at the ends."""
-    size = GROUP if stop - first >= 4 * GROUP else 1
-    while first < stop:
-        end = min(first - first % size + size, stop)
-        yield first, end
-        first = end
 
 
 def _inside_bytes(pages: PageSet, edges: NDArray[np.uint64]) -> NDArray[np.int64]:

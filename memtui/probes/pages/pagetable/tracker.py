@@ -23,12 +23,12 @@ from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.rearm import FULL, Rearmed, Rearmer
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.sampled_parts import PartReader
-from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked, is_little
+from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked
 from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
-from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, first_window, is_late
+from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, first_window, is_late, is_little
 
 NAME = "pagetable"
 _LOOK_EVERY_NS = 100_000_000  # for other observers that began; a look takes 0.2 ms

@@ -16,18 +16,11 @@ from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.walk_result import Walk
 from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import OFF, UNFLUSHED, Handle
+from memtui.probes.pages.tracker import is_little
 from memtui.probes.proc_maps import read_maps
-
-# With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
-_EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
 _FEW_PAGES = 10_000  # below that, the time of clearing does not show what a page costs
 _MAPPINGS_IN_PAUSE = 2048  # a table of more mappings is read after the pause; this many take some 2 ms
-
-
-def is_little(doubtful_bytes: int, pages: PageSet) -> bool:
-    """Whether a window counts as exact though so much more may have been accessed."""
-    return doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

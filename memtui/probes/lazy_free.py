@@ -1,0 +1,57 @@
+"""Memory that a program gave back with MADV_FREE, whose accessed bits the kernel takes.
+
+Such pages stay resident until memory is short (madvise(2)). Touched and given back between two readings, they look as
+if nobody had touched them. The kernel says in ``smaps_rollup`` how many of them a process has (``LazyFree``; a page
+that is written again is none of them). Reading that walks all page tables, and few programs use MADV_FREE: one that was
+not seen to is looked at now and then.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from memtui.core.page_set import PageSet
+from memtui.core.procfs import PROC
+from memtui.core.samples import MORE_TOUCHED
+from memtui.core.units import size
+from memtui.probes.pages.tracker import is_little
+
+LEAST_BYTES = 1 << 20  # of a process that is looked at in every window
+REST = 1000  # times its CPU time: until a process is looked at again that had none
+LEAST_APART_NS = 2_000_000_000
+_LAZY_FREE = re.compile(rb"^LazyFree: *(\d+) kB$", re.MULTILINE)
+
+
+class LazyFree:
+    """Says of the windows of processes how much more may have been touched. Never raises."""
+
+    def __init__(self, proc: Path = PROC) -> None:
+        """``proc`` is where the process file system is mounted."""
+        self._proc = proc
+        self._due_ns: dict[int, int] = {}  # of processes that had none
+
+    def doubt(self, pid: int, pages: PageSet) -> str:
+        """Return a sentence about memory that is missing in a window of a process; empty where it is little."""
+        lazy_bytes = self._bytes_of(pid)
+        if is_little(lazy_bytes, pages):
+            return ""
+        return f"about {size(lazy_bytes)} {MORE_TOUCHED}: it was given back with MADV_FREE, which leaves no trace"
+
+    def forget_others(self, pids: tuple[int, ...]) -> None:
+        """Release what is kept of processes other than these."""
+        self._due_ns = {pid: due_ns for pid, due_ns in self._due_ns.items() if pid in pids}
+
+    def _bytes_of(self, pid: int) -> int:
+        if time.monotonic_ns() < self._due_ns.get(pid, 0):
+            return 0
+        began_ns = time.thread_time_ns()
+        try:
+            found = _LAZY_FREE.search((self._proc / str(pid) / "smaps_rollup").read_bytes())
+        except OSError:
+            found = None
+        lazy_bytes = int(found[1]) << 10 if found else 0
+        rest_ns = max(LEAST_APART_NS, REST * (time.thread_time_ns() - began_ns))
+        self._due_ns[pid] = 0 if lazy_bytes >= LEAST_BYTES else time.monotonic_ns() + rest_ns
+        return lazy_bytes
