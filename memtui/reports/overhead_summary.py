@@ -39,7 +39,8 @@ class Overhead:
 
     Attributes:
         paused_fraction: share of the time in which the target was paused.
-        paused_median_s, paused_max_s: median pause of a window; longest single pause of any process.
+        paused_median_s: median over the windows of the pauses of all processes, added up.
+        paused_max_s: longest pause of a single process.
         lost_fraction: share of the time that the target lost, an estimate.
         self_cpu_fraction: cores that sampler and recorder used.
         reason: why the cost is unknown.

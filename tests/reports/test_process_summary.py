@@ -111,8 +111,8 @@ def test_a_line_of_a_process_alone_and_of_one_among_others():
     at_ends = alone.replace("8.00 MiB", "8.00 MiB at the ends of its windows")
     both = process_lines([FULL, replace(FULL, pid=42, role="child", shared_bytes=None, pss_bytes=None)])
     assert both == [
-        alone.replace("2.00 MiB,", "2.00 MiB (1.00 MiB shared),"),
-        alone.replace("41 target", "42 child").replace(" (PSS 4.00 MiB where they were read)", ""),
+        at_ends.replace("2.00 MiB,", "2.00 MiB (1.00 MiB shared),"),
+        at_ends.replace("41 target", "42 child").replace(" (PSS 4.00 MiB where they were read)", ""),
     ]
     assert process_lines([replace(FULL, private_bytes=3 * MIB, swap_bytes=5 * MIB)]) == [
         alone.replace(

@@ -31,7 +31,9 @@ def test_copies_of_which_nothing_is_known_lately_are_not_called_growth_of_others
         assert recent.pss_age_s == 53.5
         assert out_of_memory._what_grows(recent, forecast) == "what grows"
     finding = checks_of(path)["unsharing"].finding
-    assert finding.sentence == "Its processes stopped sharing memory: they copied 324 MiB in 36 s until 54 s ago."
+    assert (
+        finding.sentence == "Its processes stopped sharing memory: they copied 324 MiB in 36 s, as read last 54 s ago."
+    )
     assert finding.short == "Its processes stopped sharing memory."
 
 

@@ -98,5 +98,10 @@ def test_how_long_the_next_window_takes_is_said_of_a_live_recording(samples):
     waiting = with_budget(replace(live, origin_ns=int(samples.end_ns[LAST]) - 20 * 10**9), samples, LAST, 0.01)
     assert waiting.wait_s in (7, 8)
     assert waiting.position_s == pytest.approx(20, abs=1), "its clock goes on between windows"
+    samples.next_ns[LAST] = 2_500_000_000
+    samples.end_ns[LAST] -= 3 * 10**9
+    late = with_budget(replace(live, origin_ns=int(samples.end_ns[LAST]) - 20 * 10**9), samples, LAST, 0.01)
+    assert late.wait_s is None
+    assert late.position_s == pytest.approx(23, abs=1), "and does not go back where the window is due"
     assert with_budget(replace(live, state=State.PAUSED), samples, LAST, 0.01).wait_s is None
     assert with_budget(replace(live, notice="the sampler is gone"), samples, LAST, 0.01).wait_s is None

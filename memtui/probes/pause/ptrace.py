@@ -256,6 +256,8 @@ def _why_running(waiting: list[int]) -> str:
         return f"{len(waiting)} of its threads are frozen (cgroup) and cannot stop until they are thawed"
     if "D" in states:
         return f"{len(waiting)} of its threads wait inside the kernel (vfork, or disk and network) and cannot stop"
+    if states == "t":  # of this pause, a moment after its deadline
+        return f"{len(waiting)} of its threads stopped too late: this machine is busy"
     return f"{len(waiting)} of its threads did not stop in time (state {states or 'unknown'})"
 
 

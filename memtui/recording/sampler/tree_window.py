@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from memtui.core.samples import MemoryUse, NumaUse, Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
+from memtui.core.units import span
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.lazy_free import LazyFree
 from memtui.probes.memory_use import MemoryUseProbe
@@ -22,7 +23,8 @@ from memtui.recording.sampler.tracked_process import TrackedProcess, why_lost
 from memtui.recording.sampler.tracked_tree import TrackedTree
 from memtui.recording.sampler.window_parts import Whole, WindowParts
 
-RESIDENT_EVERY_NS = 1_000_000_000
+SECOND_NS = 1_000_000_000
+RESIDENT_EVERY_NS = SECOND_NS
 
 
 class TreeWindows:
@@ -192,7 +194,7 @@ class TreeWindows:
                 self._outbox.put_event("gap", f"pid {pid}: window lost: {reason}")
         elif pages.generation != tracked.mapping:
             tracked.mapping, tracked.since_ns = pages.generation, end_ns
-            self._send_exec(tracked, self._tree.new_generation(pid))
+            self._send_exec(tracked, self._tree.new_generation(pid), end_ns - start_ns)
         tracked.trouble = reason
         try:
             usage = self._tree.usage.read(pid)
@@ -209,11 +211,12 @@ class TreeWindows:
             return window
         return replace(window, parts=whole.accessed, part_lengths_ns=whole.lengths_ns)
 
-    def _send_exec(self, tracked: TrackedProcess, process: Process) -> None:
-        """Send the new description of a process after its exec; its mappings follow."""
+    def _send_exec(self, tracked: TrackedProcess, process: Process, window_ns: int) -> None:
+        """Send the new description of a process after its exec, in a window of this length; its mappings follow."""
         tracked.process, tracked.table_due = process, True
         self._outbox.put(process)
-        self._outbox.put_event("exec", f"pid {process.pid} is now {process.command}")
+        since = f" (since {span(window_ns / 1e9)} at most)" if window_ns > SECOND_NS else ""
+        self._outbox.put_event("exec", f"pid {process.pid}{since} is now {process.command}")
 
 
 def _cleared(window: ProcessWindow | None, whole: Whole) -> list[ProcessWindow]:

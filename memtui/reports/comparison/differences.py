@@ -28,7 +28,7 @@ def _number(value: float | None) -> str:
 
 FIGURES: Mapping[str, tuple[str, Form]] = {
     "windows": ("windows", _number),
-    "duration_s": ("recorded for", duration),
+    "duration_s": ("time in windows", duration),
     "true_interval_s": ("true window, median", duration),
     "wss_median_bytes": ("WSS, median", size),
     "wss_p95_bytes": ("WSS, 95 %", size),

@@ -22,7 +22,10 @@ _ACTIONS = {
     "never": "Have an administrator allow them: write madvise to /sys/kernel/mm/transparent_hugepage/enabled.",
     "always": "The kernel allows them and gave none: memory is in small pieces, or the program declines them (prctl).",
 }
-_TRY = "Try THP_MEM_ALLOC_ENABLE=1 (PyTorch) or GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (malloc), and compare its speed."
+_TRY = (
+    "Try THP_MEM_ALLOC_ENABLE=1 (PyTorch) or GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (malloc), and compare its speed; a "
+    "program that forbids them itself (MADV_NOHUGEPAGE) has a reason."
+)
 
 
 def huge_pages(recent: Recent) -> Check:
@@ -53,8 +56,8 @@ def huge_pages(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: {what}")
     allowed = source.hello.host.huge_pages
     finding = Finding(
-        f"{size(small_bytes)} of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit: training with "
-        "so much memory may be a quarter faster with them.",
+        f"{size(small_bytes)} of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit: a program "
+        "that touches so much may be a quarter faster with them.",
         f"Huge pages would fit {size(small_bytes)} of its memory.",
         _ACTIONS.get(allowed, _TRY),
         (

@@ -62,7 +62,7 @@ def unsharing(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: {count} of the same processes: {enough}", measured=False)
     copied, t_s = readings.copied_bytes, readings.t_s
     over_s, age_s = float(t_s[-1] - t_s[0]), -float(t_s[-1])
-    ago = f" until {span(age_s)} ago" if age_s > FRESH_S else ""
+    ago = f", as read last {span(age_s)} ago" if age_s > FRESH_S else ""
     what = f"{subject}: {size(float(readings.rss_bytes[-1] - readings.pss_bytes[-1]))} saved"
     what += f", {size(max(float(copied[-1]), 0))} less than {span(over_s)} before"
     what += f", read {span(age_s)} ago" * bool(ago)

@@ -54,11 +54,12 @@ def with_budget(view: HeaderView, samples: SampleArrays, index: int, budget: flo
     """Return the view with the interval that a budget (a share of the time) allows, and what is spent of it."""
     budgeted_s = float(samples.budgeted_ns[index]) / 1e9
     view = replace(view, budget=budget, budgeted_s=budgeted_s if np.isfinite(budgeted_s) else None)
-    if view.state is State.LIVE and not view.notice and np.isfinite(samples.next_ns[index]):
+    next_ns = float(samples.next_ns[index])
+    if view.state is State.LIVE and next_ns > NOTABLE_WAIT_S * 1e9:  # it has this machine's clock, which goes on
         now_ns = time.monotonic_ns()
-        wait_s = (float(samples.end_ns[index] + samples.next_ns[index]) - now_ns) / 1e9
-        if wait_s > NOTABLE_WAIT_S:  # the session is live, so this machine has its clock
-            view = replace(view, wait_s=round(wait_s), position_s=(now_ns - view.origin_ns) / 1e9)
+        wait_s = (float(samples.end_ns[index]) + next_ns - now_ns) / 1e9
+        wait = round(wait_s) if wait_s > NOTABLE_WAIT_S and not view.notice else None
+        view = replace(view, wait_s=wait, position_s=(now_ns - view.origin_ns) / 1e9)
     first = _first_judged(samples, index)
     if first >= index:
         return view
