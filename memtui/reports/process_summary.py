@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ from memtui.reports.source import ReportSource
 ProcessRows = Sequence[Mapping[str, Any]]
 """Rows of ``ReportSource.process_samples``, with the names of the schema."""
 MOST_PROCESSES = 20  # in a report for people
+MOST_UNSEEN = 100  # that existed in no window: a program may start thousands of short children
+NO_WINDOW = "it began after the last window, or ran between two"
 NO_READING = "no reading in this session"
 _RESIDENT_SIZES = ("rss_bytes", "pss_bytes", "private_bytes", "swap_bytes")
 _ALL_SIZES = ("wss_bytes", "shared_bytes", *_RESIDENT_SIZES)
@@ -25,7 +27,7 @@ _ALL_SIZES = ("wss_bytes", "shared_bytes", *_RESIDENT_SIZES)
 
 @dataclass(frozen=True, slots=True)
 class ProcessSummary:
-    """Mean sizes of a process that existed in a window, bytes; None where they are unknown.
+    """Mean sizes of a process, bytes; None where they are unknown, as of one that was in no window.
 
     Attributes:
         pid, role, generation, command: identity of the process.
@@ -61,7 +63,7 @@ class ProcessSummary:
 def process_summaries(
     reader: ReportSource, rows: ProcessRows, alike: set[int], rss_mean_bytes: float | None
 ) -> tuple[ProcessSummary, ...]:
-    """Return a summary of every process that existed in a window.
+    """Return a summary of every process that existed in a window, and of some that existed in none.
 
     Working sets are means over the samples that are ``alike``; resident memory is that at the ends of all windows.
     Of a process without others it is ``rss_mean_bytes``, in which readings between windows count, too.
@@ -69,6 +71,7 @@ def process_summaries(
     means = _mean_sizes(rows, alike)
     if len(means) == 1 and rss_mean_bytes is not None:
         next(iter(means.values()))["rss_bytes"] = rss_mean_bytes
+    listed = {*means, *_in_no_window(reader, means)}
     gpu = _at_window_ends(reader.gpu_memory(0, 2**62), rows, "gpu_bytes")
     use = _at_window_ends(reader.gpu_use(0, 2**62), rows, "gpus_used")
     return tuple(
@@ -77,26 +80,40 @@ def process_summaries(
             role=process.role,
             generation=process.generation,
             command=process.command,
-            wss_bytes=means[process.key].get("wss_bytes"),
-            wss_reason="" if "wss_bytes" in means[process.key] else _why_no_working_set(rows, process.key),
-            shared_bytes=means[process.key].get("shared_bytes"),
-            rss_bytes=means[process.key].get("rss_bytes"),
-            pss_bytes=means[process.key].get("pss_bytes"),
-            private_bytes=means[process.key].get("private_bytes"),
-            swap_bytes=means[process.key].get("swap_bytes"),
-            gpu_bytes=gpu[process.key].mean,
-            gpu_max_bytes=_whole(gpu[process.key].max),
-            gpu_reason=gpu[process.key].reason,
-            gpus_used=use[process.key].mean,
-            gpus_used_reason=use[process.key].reason,
+            wss_bytes=own.get("wss_bytes"),
+            wss_reason="" if "wss_bytes" in own else _why_no_working_set(rows, process.key),
+            shared_bytes=own.get("shared_bytes"),
+            rss_bytes=own.get("rss_bytes"),
+            pss_bytes=own.get("pss_bytes"),
+            private_bytes=own.get("private_bytes"),
+            swap_bytes=own.get("swap_bytes"),
+            gpu_bytes=of_gpu.mean,
+            gpu_max_bytes=_whole(of_gpu.max),
+            gpu_reason=of_gpu.reason,
+            gpus_used=used.mean,
+            gpus_used_reason=used.reason,
         )
         for process in reader.processes()
-        if process.key in means
+        if process.key in listed
+        for own, of_gpu, used in [
+            (means.get(process.key, {}), gpu.get(process.key, _NO_READINGS), use.get(process.key, _NO_READINGS))
+        ]
     )
 
 
+def _in_no_window(reader: ReportSource, in_windows: Collection[int]) -> list[int]:
+    """Return the keys of processes that existed in no window, under no earlier or later program either."""
+    processes = reader.processes()
+    pids = {process.pid for process in processes if process.key in in_windows}
+    latest = {process.pid: process.key for process in processes if process.pid not in pids}
+    return list(latest.values())[:MOST_UNSEEN]
+
+
 def _why_no_working_set(rows: ProcessRows, process: int) -> str:
-    measured = any(row["wss_bytes"] is not None for row in rows if row["process"] == process)
+    own = [row["wss_bytes"] for row in rows if row["process"] == process]
+    if not own:
+        return NO_WINDOW
+    measured = any(size_bytes is not None for size_bytes in own)
     return "known in windows of other lengths only" if measured else "known in no window"
 
 
@@ -104,6 +121,9 @@ class _Readings(NamedTuple):
     mean: float | None
     max: float | None
     reason: str
+
+
+_NO_READINGS = _Readings(None, None, NO_READING)
 
 
 def _mean_sizes(rows: ProcessRows, alike: set[int]) -> dict[int, dict[str, float]]:
@@ -159,10 +179,15 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
+def count_in_windows(processes: Sequence[ProcessSummary]) -> int:
+    """Return how many of the processes existed in a window."""
+    return sum(process.wss_reason != NO_WINDOW for process in processes)
+
+
 def process_lines(processes: Sequence[ProcessSummary]) -> list[str]:
     """Return a line for each of as many processes as a page of text has room for: the largest and the target."""
     listed = _largest(processes)
-    lines = [_line(process, several=len(processes) > 1) for process in listed]
+    lines = [_line(process, several=count_in_windows(processes) > 1) for process in listed]
     if more := len(processes) - len(listed):
         lines.append(f"process      and {more} more, all smaller (--json has them)")
     return lines
@@ -173,6 +198,8 @@ def _line(process: ProcessSummary, *, several: bool) -> str:
     parts = (("PSS", process.pss_bytes), ("USS", process.private_bytes))
     shares = ", ".join(f"{name} {size(value)}" for name, value in parts if value is not None)
     at = " at the ends of its windows" if several else ""
+    if process.wss_reason == NO_WINDOW:
+        return f"process      {process.pid} {process.role}: n/a: {NO_WINDOW}  {short_command_line(process.command)}"
     resident = f"resident {size(process.rss_bytes)}{at}{f' ({shares} where they were read)' if shares else ''}"
     swap = f", swapped out {size(process.swap_bytes)}" if process.swap_bytes else ""
     working_set = (

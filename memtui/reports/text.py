@@ -15,7 +15,7 @@ from memtui.reports.memory_limit import limit_lines
 from memtui.reports.overhead_summary import overhead_line
 from memtui.reports.post_mortem import post_mortem_lines
 from memtui.reports.power_summary import power_line
-from memtui.reports.process_summary import process_lines, short_command_line
+from memtui.reports.process_summary import count_in_windows, process_lines, short_command_line
 from memtui.reports.report import Report
 from memtui.reports.reuse_summary import reuse_lines
 from memtui.reports.stack_summary import stack_lines
@@ -51,6 +51,7 @@ def _imported_lines(report: Report, imported: ImportSummary) -> list[str]:
 
 def _recorded_lines(report: Report) -> list[str]:
     """Return the lines of a recorded process."""
+    processes = count_in_windows(report.processes)
     return [
         f"target       {short_command_line(report.target.command)} (pid {report.target.pid}) on {report.host.hostname}",
         f"session      {report.session}, {report.samples} samples in {recorded_time(report)}, {how_it_ended(report)}",
@@ -59,9 +60,11 @@ def _recorded_lines(report: Report) -> list[str]:
         f"true {duration(report.true_interval_s)}",
         memory.working_set_line(report.wss_bytes, report.wss_largest, report.duration_s, report.gaps.end_s),
         *(f"windows      {sentence}" for sentence in memory.window_sentences(report.windows)),
-        *memory.shared_lines(report.shared_bytes, report.wss_bytes, len(report.processes)),
+        *memory.shared_lines(report.shared_bytes, report.wss_bytes, processes),
         *memory.resident_lines(report.rss_bytes, report.pss_bytes, report.touched_fraction.of),
-        *memory.released_lines(report.given_back_bytes, report.wss_bytes, several=len(report.processes) > 1),
+        *memory.released_lines(
+            report.given_back_bytes, report.wss_bytes, several=count_in_windows(report.processes) > 1
+        ),
         *limit_lines(report.memory_limit),
         *verdict_lines(report.verdict),
         *post_mortem_lines(report.post_mortem),

@@ -9,6 +9,7 @@ from memtui.core.samples import GpuMemory, GpuUse, Process, Status
 from memtui.reports.process_summary import (
     MOST_PROCESSES,
     NO_READING,
+    NO_WINDOW,
     ProcessSummary,
     process_lines,
     process_summaries,
@@ -51,9 +52,25 @@ def test_working_sets_are_of_windows_that_are_alike_and_resident_memory_of_all_b
         row(3, wss_bytes=None, rss_bytes=300, pss_bytes=50),
     ]
     found = summaries(rows, {1, 2, 3})
-    assert set(found) == {41}, "the others were in no window"
+    assert [pid for pid, one in found.items() if one.wss_reason == NO_WINDOW] == [42, 43]
     one = found[41]
     assert (one.wss_bytes, one.shared_bytes, one.rss_bytes, one.pss_bytes) == (20, 3, 620, 50)
+
+
+def test_a_process_in_no_window_is_listed_once_and_one_that_was_another_program_then_is_not():
+    keys = {1: 41, 2: 41, 3: 42, 4: 42, 5: 43}
+    reader = SimpleNamespace(
+        gpu_memory=lambda first_ns, last_ns: [],
+        gpu_use=lambda first_ns, last_ns: [],
+        processes=lambda: [Process(key, pid, 1, 0, key, "python", "child") for key, pid in keys.items()],
+    )
+    rows = [row(0, 2, wss_bytes=10, rss_bytes=100)]
+    target, *others = process_summaries(reader, rows, {0}, None)
+    assert (target.pid, target.generation, target.wss_bytes) == (41, 2, 10)
+    assert [(other.pid, other.generation, other.rss_bytes) for other in others] == [(42, 4, None), (43, 5, None)]
+    lines = process_lines([target, *others])
+    assert "resident 100 B, GPU" in lines[0], "it is alone in its windows"
+    assert lines[1] == f"process      42 child: n/a: {NO_WINDOW}  python"
 
 
 def test_a_process_without_such_a_window_has_resident_memory_of_the_others_and_no_working_set():
