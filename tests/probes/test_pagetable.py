@@ -125,8 +125,8 @@ def test_the_programs_are_loaded_once(target, monkeypatch):
     tracker, rejected = select_tracker.choose("pagetable", "auto")
     with tracker:
         tracker.notice()  # DAMON, where it runs, makes windows query it
-        for _ in range(2):
-            tracker.start_round(1)
+        for processes in (1, 1, 2):
+            tracker.start_round(processes)
             tracker.window(target.pid, (), want_resident=True)
     assert (loads, rejected) == ([1], ())
 
@@ -501,7 +501,7 @@ def test_there_is_room_for_page_tables_after_growth(target):
         for grow in (lambda walker: walker.walk(target.pid), lambda walker: walker.reserve(200)):
             with closing(Walker(slots=16)) as walker:
                 walker.start_round()
-                assert len(walker._memory.tables) == walk._TABLES
+                assert len(walker._memory.tables) == walk.MANY_TABLES
                 grow(walker)
                 assert walker.slots > 60000 // 512
                 met = walker.walk(target.pid, want_tables=True)

@@ -11,7 +11,7 @@ from memtui.core.page_sizes import BLOCK_BYTES, PAGE_BYTES
 from memtui.core.samples import Capability
 from memtui.probes.pages.pagetable.bpf_loader import BpfError, Skeleton
 from memtui.probes.pages.pagetable.tracker import NAME
-from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.pagetable.walk import MANY_TABLES, Walker
 from memtui.probes.pages.self_test import misjudged, other_pages, own_pages
 from memtui.probes.pages.tlb_flush import FLUSHES, OFF, prove_flushes
 from memtui.probes.pages.tracker import TrackerError
@@ -38,7 +38,7 @@ def prove_walker(skeleton: Skeleton | None = None) -> tuple[Capability, Walker |
     try:
         reason, remedy = _obstacle()
         if not reason:
-            walker = Walker(skeleton)
+            walker = Walker(skeleton, tables=MANY_TABLES)
             # More than once, because DAMON, where it runs, may clear one of the accessed bits in between. A tracker
             # that sees other pages than the accessed ones fails every time.
             for _ in range(_PROOF_ATTEMPTS):

@@ -26,7 +26,9 @@ from memtui.probes.pause.hold_times import page_tables_kb
 
 DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
-_FEW_TABLES, _TABLES = 16, 1024  # page tables that are copied out in one round: of one process, of several (4 MiB)
+# Page tables that are copied out in one round: of one process, of several (4 MiB). Loading again with more room takes
+# as much CPU time as a budget of 1 % has in 20 s.
+_FEW_TABLES, MANY_TABLES = 16, 1024
 _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_BOTH = range(4)
 # The programs. Those that take no lock need a process that stands still.
 _WALK, _EXTENTS, _QUERY, _QUERY_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
@@ -36,12 +38,20 @@ _AHEAD = {_WALK: 1, _EXTENTS: 1, _QUERY: 2, _QUERY_LOCKED: 0, _USERS: 2}  # runs
 class Walker:
     """Walks page tables. ``close`` closes all file descriptors it opened; not for use by two threads at once."""
 
-    def __init__(self, skeleton: Skeleton | None = None, *, slots: int = DEFAULT_SLOTS, restrict: bool = True) -> None:
+    def __init__(
+        self,
+        skeleton: Skeleton | None = None,
+        *,
+        slots: int = DEFAULT_SLOTS,
+        tables: int = _FEW_TABLES,
+        restrict: bool = True,
+    ) -> None:
         """Load the program and find the kernel's direct map.
 
         Args:
             skeleton: the program; the shipped one when not given.
             slots: blocks that fit before the first growth.
+            tables: page tables of one round that fit before the first growth.
             restrict: have the kernel visit one process only; False: all, as kernels before 6.1 need it.
         """
         self._skeleton = skeleton or Skeleton.read()
@@ -49,7 +59,7 @@ class Walker:
         self.still = False  # all users of the memory that will be queried stand still
         self._next_table = self._tables_missing = 0  # index of the next table; how many did not fit in this round
         self._in_doubt = 0
-        self._memory = WalkMemory(self._skeleton, slots=slots, tables=_FEW_TABLES)
+        self._memory = WalkMemory(self._skeleton, slots=slots, tables=tables)
         self._iterators = Iterators(self._memory.program, _AHEAD)
         try:
             find_direct_map(self._memory, partial(self._visit, os.getpid()))
@@ -73,8 +83,8 @@ class Walker:
     def start_round(self) -> None:
         """Drop the tables that were copied out, and make room for as many again. Nothing should be paused."""
         room, wanted = len(self._memory.tables), self._next_table + self._tables_missing
-        if room < _TABLES or wanted > room // 2:
-            self._reload(self.slots, max(_TABLES, 2 * wanted))
+        if room < MANY_TABLES or wanted > room // 2:
+            self._reload(self.slots, max(MANY_TABLES, 2 * wanted))
         self._next_table = self._tables_missing = 0
 
     def open_ahead(self, pid: int) -> None:
