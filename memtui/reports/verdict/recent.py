@@ -223,14 +223,14 @@ class Recent:
     def touched_groups(self, process: int, first: int, stop: int) -> Iterator[tuple[int, PageSet | None]]:
         """Yield the pages that a process touched in groups of windows, each with the index of the group's first one."""
         samples = self.source.samples.sample
-        for begin, end in _groups(first, stop):
-            yield begin, self.touched_pages(process, samples[begin:end].tolist())
+        for start, end in _groups(first, stop):
+            yield start, self.touched_pages(process, samples[start:end].tolist())
 
     def touched_between(self, process: int, first: int, stop: int) -> PageSet | None:
         """Return the pages that a process touched in ``[first, stop)``; None where those of a window are not known."""
         sets = [pages for _, pages in self.touched_groups(process, first, stop)]
-        known = [pages for pages in sets if pages is not None]
-        return union(known) if len(known) == len(sets) else None
+        stored = [pages for pages in sets if pages is not None]
+        return union(stored) if len(stored) == len(sets) else None
 
     @cached_property
     def processes(self) -> dict[int, dict[str, Any]]:
