@@ -48,10 +48,10 @@ class LazyFree:
             return 0
         began_ns = time.thread_time_ns()
         try:
-            found = _LAZY_FREE.search((self._proc / str(pid) / "smaps_rollup").read_bytes())
+            match = _LAZY_FREE.search((self._proc / str(pid) / "smaps_rollup").read_bytes())
         except OSError:
-            found = None
-        lazy_bytes = int(found[1]) << 10 if found else 0
+            match = None
+        lazy_bytes = int(match[1]) << 10 if match else 0
         rest_ns = max(LEAST_APART_NS, REST * (time.thread_time_ns() - began_ns))
         self._due_ns[pid] = 0 if lazy_bytes >= LEAST_BYTES else time.monotonic_ns() + rest_ns
         return lazy_bytes
