@@ -68,8 +68,14 @@ def test_after_an_exec_every_file_page_is_new():
     assert counted(first, pages(0x10, 0x11), None, (FILE,), 1) == 2 * 4096
 
 
-def test_a_page_that_was_mapped_in_a_window_is_in_it_though_its_accessed_bit_is_gone(monkeypatch):
+@pytest.fixture
+def with_damon(monkeypatch):
+    """x86, and another observer of accessed bits."""
     monkeypatch.setattr(fault_around, "ACCESSED_WHEN_MAPPED", True)
+    monkeypatch.setattr(fault_around, "other_observers", lambda: ("DAMON (damon_stat)",))
+
+
+def test_a_page_that_was_mapped_in_a_window_is_in_it_though_its_accessed_bit_is_gone(with_damon):
     first = FirstMappings()
     first.update(PageWindow(pages(0x10), pages(0x10, 0x90)), (FILE, HEAP))
     resident = pages(0x10, 0x11, 0x12, 0x90, 0x91)  # nothing is known of memory without a file
@@ -79,8 +85,7 @@ def test_a_page_that_was_mapped_in_a_window_is_in_it_though_its_accessed_bit_is_
     assert (window.pages.page_count, mapped_bytes) == (0, 0), "they were mapped before"
 
 
-def test_where_it_is_not_known_in_which_window_a_page_was_mapped_more_may_have_been_touched(monkeypatch):
-    monkeypatch.setattr(fault_around, "ACCESSED_WHEN_MAPPED", True)
+def test_where_it_is_not_known_in_which_window_a_page_was_mapped_more_may_have_been_touched(with_damon):
     file = Vma(0, 1 << 32, "r--p", "/data")
     first = FirstMappings()
     first.update(PageWindow(pages(0x10), pages(0x10)), (file,))
@@ -90,8 +95,11 @@ def test_where_it_is_not_known_in_which_window_a_page_was_mapped_more_may_have_b
     assert window.reason == f"about 2.00 MiB more may have been touched: {fault_around.TAKEN}"
 
 
-def test_where_a_mapped_page_need_not_be_accessed_nothing_is_added(monkeypatch):
-    monkeypatch.setattr(fault_around, "ACCESSED_WHEN_MAPPED", False)
+@pytest.mark.parametrize(
+    ("name", "value"), [("ACCESSED_WHEN_MAPPED", False), ("other_observers", tuple)], ids=["arm64", "a moved mapping"]
+)
+def test_where_a_mapped_page_need_not_be_accessed_nothing_is_added(with_damon, monkeypatch, name, value):
+    monkeypatch.setattr(fault_around, name, value)
     first = FirstMappings()
     first.update(PageWindow(pages(0x10), pages(0x10)), (FILE,))
     window, mapped_bytes = first.update(PageWindow(pages(0x11), pages(0x10, 0x11, 0x12)), (FILE,))

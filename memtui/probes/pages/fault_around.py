@@ -19,6 +19,7 @@ from memtui.core.page_set import PageSet, inside
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import MORE_TOUCHED, Vma
 from memtui.core.units import size
+from memtui.probes.competing_observers import other_observers
 from memtui.probes.pages.tracker import PageWindow, is_little
 
 TAKEN = "file pages that others took the accessed bits of"
@@ -58,8 +59,9 @@ class FirstMappings:
         self._mapped, self._whole = (before_or_touched, False) if mapped is None else (mapped, True)
         if before is None:
             return window, None
-        if mapped is not None and ACCESSED_WHEN_MAPPED:
-            taken = mapped.difference(before_or_touched)
+        taken = mapped.difference(before_or_touched) if mapped is not None else PageSet.empty()
+        # Without others it is a mapping that was moved (mremap).
+        if taken.page_count and ACCESSED_WHEN_MAPPED and other_observers():
             if whole:
                 window, touched = replace(window, pages=pages.union(taken)), touched.union(taken)
             elif not is_little(taken.size_bytes, pages):  # they may have been mapped before this window
