@@ -261,12 +261,12 @@ def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
     return [f"figures of the working set are over {first}; windows of other lengths: {others}{more}"]
 
 
-def working_set_line(wss: SizeSummary, largest: LargestWindow, windows_s: float, after_s: float) -> str:
+def working_set_line(wss: WorkingSetSummary, largest: LargestWindow, windows_s: float, after_s: float) -> str:
     """Return the line of the working set, and a window of another length with a larger one.
 
     ``windows_s``: the time of all windows; ``after_s``: how long it was recorded after the last one.
     """
-    line = f"working set  {size_clause(wss)}"
+    line = f"working set  {'at least: ' * wss.lower_bound}{size_clause(wss)}"
     if wss.max is not None and after_s > windows_s:
         line += f", in windows of {duration(windows_s)} of its {duration(windows_s + after_s)}"
     if wss.max is None or largest.bytes is None or largest.bytes <= wss.max:

@@ -277,16 +277,19 @@ def test_windows_of_other_lengths_are_said():
 
 
 def test_the_line_of_the_working_set_names_a_larger_window_of_another_length():
-    wss = known(MIB, 2 * MIB)
+    wss = WorkingSetSummary(MIB, MIB, 2 * MIB, Status.OK, "", lower_bound=False)
+    none = WorkingSetSummary(None, None, None, Status.UNSUPPORTED, "why", lower_bound=False)
     plain = "working set  mean 1.00 MiB, median 1.00 MiB, max 2.00 MiB"
     assert working_set_line(wss, LargestWindow(2 * MIB, 1.0), 9.0, 1.0) == plain
     assert working_set_line(wss, LargestWindow(None, None), 9.0, 1.0) == plain
     assert working_set_line(wss, LargestWindow(3 * MIB, 2.0), 9.0, 1.0) == f"{plain}; 3.00 MiB in one of 2.0 s"
-    assert working_set_line(UNKNOWN, LargestWindow(3 * MIB, 2.0), 9.0, 1.0) == "working set  n/a: why"
+    assert working_set_line(none, LargestWindow(3 * MIB, 2.0), 9.0, 1.0) == "working set  n/a: why"
     short = f"{plain}, in windows of 1.0 s of its 3.0 s"
     assert working_set_line(wss, LargestWindow(2 * MIB, 1.0), 1.0, 2.0) == short
     assert working_set_line(wss, LargestWindow(3 * MIB, 2.0), 1.0, 2.0) == f"{short}; 3.00 MiB in one of 2.0 s"
-    assert working_set_line(UNKNOWN, LargestWindow(None, None), 1.0, 2.0) == "working set  n/a: why"
+    assert working_set_line(none, LargestWindow(None, None), 1.0, 2.0) == "working set  n/a: why"
+    least = working_set_line(replace(wss, lower_bound=True), LargestWindow(None, None), 9.0, 1.0)
+    assert least == plain.replace("working set  ", "working set  at least: ")
 
 
 def test_shared_memory_has_a_line_in_a_tree():
