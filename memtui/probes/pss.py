@@ -26,7 +26,8 @@ LONGEST_NS = 250_000_000  # of reading one process, whose mappings are locked me
 USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
 EARLY_RESTS, EARLY_REST = 2, 100  # the count of shorter rests at the start; each is this many times a reading, ...
 EARLY_NS = 15_000_000_000  # ... and this at least, unless the usual rest is shorter
-SOON_REST = 250  # times a reading, after the RSS of all processes has changed: a short child, or a burst
+# Times a reading: after the RSS of all processes has changed (a short child, a burst), or while their PSS changes.
+SOON_REST = 250
 MOST_WAITING = 10  # times its CPU time: what a reading may take of the time that its share allows
 CHANGED_BYTES = 32 << 20  # a change of private memory by this much has it read by mapping
 RSS_CHANGE = 0.25  # of the RSS, and more than these bytes: sizes that were read before it are not those of now
@@ -98,7 +99,8 @@ class PssProbe:
         self._mapped: dict[int, tuple[int, VmaSizes | None]] = {}
         self._ns_per_byte = USUAL_NS_PER_BYTE
         self._watched: set[int] = set()  # at the last call
-        self._rss_bytes, self._soon_ns = 0, 0  # of all processes at the last reading; when it may be read again soonest
+        self._rss_bytes, self._pss_bytes = 0, 0  # of all processes at the last reading
+        self._soon_ns = 0  # when they may be read again soonest
 
     def poll(self, pids: Iterable[int], others: Iterable[int] = (), rss_bytes: int | None = None) -> None:
         """Read all processes if a reading is due. Of a single process the RSS is its PSS: only its swap is read.
@@ -134,8 +136,11 @@ class PssProbe:
             rest_ns = min(rest_ns, max(EARLY_NS, EARLY_REST * took_ns))
         self._due_ns = ended_ns + max(LEAST_APART_NS, rest_ns)
         self._rss_bytes = sum(result.rss_bytes or 0 for result in results.values())
-        soon_ns = SOON_REST * took_ns
-        self._soon_ns = min(self._due_ns, ended_ns + max(LEAST_APART_NS, soon_ns))
+        self._soon_ns = min(self._due_ns, ended_ns + max(LEAST_APART_NS, SOON_REST * took_ns))
+        pss_bytes = sum(result.pss_bytes or 0 for result in results.values())
+        if self._pss_bytes and _differ(pss_bytes, self._pss_bytes):
+            self._due_ns = self._soon_ns
+        self._pss_bytes = pss_bytes
 
     def of(self, pid: int) -> Rollup:
         """Return the last reading of a process; without bytes and reason where the process is alone."""

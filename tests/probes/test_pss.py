@@ -230,6 +230,27 @@ def test_it_is_read_sooner_where_the_rss_has_changed(tree, monkeypatch):
         assert (probe.of(tree[0]) is not first) is again, (t_ns, now_bytes)
 
 
+def test_it_is_read_sooner_while_processes_stop_sharing_memory(monkeypatch):
+    """Their RSS stays, and says nothing of it."""
+    now_ns, sizes_mib = [10**12], iter([100, 100, 120, 200, 200])
+    for clock in ("monotonic_ns", "thread_time_ns"):
+        monkeypatch.setattr(pss.time, clock, lambda: now_ns[0])
+
+    def slow(self, pid):
+        now_ns[0] += 10_000_000
+        return Rollup(next(sizes_mib) << 20 if pid == 1 else 0)
+
+    monkeypatch.setattr(PssProbe, "_read", slow)
+    probe = PssProbe()
+    probe._early = 0
+    rests = []
+    for _ in range(5):
+        probe.poll([1, 2])
+        rests.append((probe._due_ns - now_ns[0]) // 20_000_000)
+        now_ns[0] = probe._due_ns
+    assert rests == [500, 500, 500, 250, 500]
+
+
 def test_others_are_read_with_them_and_may_come_and_go(tree):
     """A child between two windows does not make what is known of the watched processes unknown."""
     parent, *children = tree
