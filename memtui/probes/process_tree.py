@@ -24,7 +24,9 @@ class ProcessTree:
         self._processes: dict[int, Process] = {}  # by pid
         self._zombies: dict[_Id, int] = {}  # ended children that are not reaped yet, and their parents
         self._reaped: dict[int, int] = {}  # minor faults of reaped children, by the pid of the parent
+        self._names: dict[int, str] = {}  # of first threads, by pid
         self.unseen = 0
+        self.become_loaders: list[int] = []
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -36,11 +38,14 @@ class ProcessTree:
 
         ``unseen`` is then a lower bound of the count of children that were born and ended since the last call. What
         shows them is a zombie, or a parent that reaped a child: the faults of its reaped children rose.
+        ``become_loaders`` are the pids of processes of before that are workers of a DataLoader now: started by "spawn"
+        or "forkserver", one has its name after seconds.
         """
         processes: dict[int, Process] = {}
         new: list[Process] = []
         zombies: dict[_Id, int] = {}
         reaped: dict[int, int] = {}
+        names: dict[int, str] = {}
         for pid in self.pids():
             try:
                 stat = read_stat(pid, self._proc)
@@ -57,7 +62,7 @@ class ProcessTree:
                         Process(0, pid, stat.parent_pid, stat.start_ticks, 0, self._first_command(pid), role)
                     )
                     new.append(process)
-                processes[pid] = process
+                processes[pid], names[pid] = process, stat.name
                 reaped[pid] = stat.reaped_minor_faults
             except ProcessLookupError:
                 if pid == self._root:
@@ -68,7 +73,13 @@ class ProcessTree:
             if processes.get(p.pid, p).start_ticks != p.start_ticks or p.pid not in processes
         ]
         self.unseen = self._count_unseen(gone, zombies, reaped)
-        self._processes, self._zombies, self._reaped = processes, zombies, reaped
+        self._processes, self._zombies, self._reaped, self._names = processes, zombies, reaped, names
+        new_keys = {process.key for process in new}
+        self.become_loaders = [
+            pid
+            for pid, process in processes.items()
+            if process.role.partition(" ")[0] == CHILD and names[pid] == _LOADER_NAME and process.key not in new_keys
+        ]
         return new, gone
 
     def _count_unseen(self, gone: list[Process], zombies: dict[_Id, int], reaped: dict[int, int]) -> int:
@@ -82,9 +93,9 @@ class ProcessTree:
         return len(came_and_went) + len(waited - explained)
 
     def new_generation(self, pid: int) -> Process:
-        """Return the same process after exec: a new address space, so a new key and its new command line."""
-        old = self._processes[pid]
-        new = replace(old, generation=old.generation + 1, command=command_of(pid), role=self._role(pid))
+        """Return the same process after exec, with a new key and its new command line; or with its new role."""
+        old, role = self._processes[pid], self._role(pid, self._names.get(pid, ""))
+        new = replace(old, generation=old.generation + 1, command=command_of(pid), role=role)
         self._processes[pid] = self._keyed(new)
         return self._processes[pid]
 

@@ -111,6 +111,23 @@ def test_workers_of_a_data_loader_are_told_by_the_name_of_their_thread(tmp_path,
     assert [process.role for process in new] == ["target", "child", "loader"]
 
 
+def test_a_worker_that_has_its_name_later_becomes_one(tmp_path, monkeypatch):
+    """Started by "spawn" or "forkserver" it imports PyTorch first, which takes seconds."""
+    monkeypatch.setattr("memtui.probes.process_tree.command_of", lambda pid: "python train.py")
+    write_process(tmp_path, 10, "python", 1, 100, children=(11,))
+    write_process(tmp_path, 11, "python", 10, 101)
+    tree = ProcessTree(10, proc=tmp_path)
+    tree.refresh()
+    assert tree.become_loaders == []
+    write_process(tmp_path, 11, "pt_data_worker", 10, 101)
+    assert tree.refresh() == ([], [])
+    assert tree.become_loaders == [11]
+    worker = tree.new_generation(11)
+    assert (worker.role, worker.key, worker.generation) == ("loader", 3, 1)
+    tree.refresh()
+    assert tree.become_loaders == []
+
+
 _LOADER = """
 import sys
 from torch.utils.data import DataLoader

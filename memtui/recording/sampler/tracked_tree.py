@@ -90,9 +90,10 @@ class TrackedTree:
         """Return a process as the page reader takes it."""
         return tracked.subject(self._sharers.of(tracked.process.pid))
 
-    def new_generation(self, pid: int) -> Process:
-        """Return a process after its exec."""
-        return self._tree.new_generation(pid)
+    def renew(self, tracked: TrackedProcess) -> None:
+        """Send the new description of a process after its exec, or of its new role; its mappings follow."""
+        tracked.process, tracked.table_due = self._tree.new_generation(tracked.process.pid), True
+        self._outbox.put(tracked.process)
 
     def check_observed(self, error: OSError) -> None:
         """Raise the error where the target ended before anything of it was observed: nothing was recorded then."""
@@ -110,6 +111,9 @@ class TrackedTree:
         self._new += new
         self._ended += ended
         self._gaps += len(new) + len(ended) + self._tree.unseen
+        for pid in self._tree.become_loaders:
+            if tracked := self.processes.get(pid):
+                self.renew(tracked)
 
     def follow(self, least_age_s: float = 0.0) -> None:
         """Release processes that ended and start to track those that were born, so long ago at least.

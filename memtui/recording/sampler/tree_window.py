@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from memtui.core.samples import MemoryUse, NumaUse, Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
+from memtui.core.samples import MemoryUse, NumaUse, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
 from memtui.core.units import span
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.lazy_free import LazyFree
@@ -194,7 +194,7 @@ class TreeWindows:
                 self._outbox.put_event("gap", f"pid {pid}: window lost: {reason}")
         elif pages.generation != tracked.mapping:
             tracked.mapping, tracked.since_ns = pages.generation, end_ns
-            self._send_exec(tracked, self._tree.new_generation(pid), end_ns - start_ns)
+            self._send_exec(tracked, end_ns - start_ns)
         tracked.trouble = reason
         try:
             usage = self._tree.usage.read(pid)
@@ -211,10 +211,10 @@ class TreeWindows:
             return window
         return replace(window, parts=whole.accessed, part_lengths_ns=whole.lengths_ns)
 
-    def _send_exec(self, tracked: TrackedProcess, process: Process, window_ns: int) -> None:
-        """Send the new description of a process after its exec, in a window of this length; its mappings follow."""
-        tracked.process, tracked.table_due = process, True
-        self._outbox.put(process)
+    def _send_exec(self, tracked: TrackedProcess, window_ns: int) -> None:
+        """Send the new description of a process after its exec, in a window of this length."""
+        self._tree.renew(tracked)
+        process = tracked.process
         since = f" (since {span(window_ns / 1e9)} at most)" if window_ns > SECOND_NS else ""
         self._outbox.put_event("exec", f"pid {process.pid}{since} is now {process.command}")
 
