@@ -12,6 +12,9 @@ from memtui.core.units import about_percent, duration, percent, size
 Forms = tuple[str, ...]  # of one sentence, the longest first
 
 
+MAPPED_SHARE = 0.1  # of a working set, in file pages that faults mapped: it is no lower bound, as few may be touched
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Figures of some windows for the sentences. None is a figure that is not known: its sentence is left out."""
@@ -27,7 +30,7 @@ class Figures:
     resident: str = RSS  # what the resident memory is: that of one process, or the PSS of several
     lost_fraction: float | None = None  # of the time: estimate of the program's loss by being watched
     reuse_estimate_bytes: float | None = None  # of those 95 %, for random order inside each window
-    may_lack_pages: bool = False  # of most windows it is known that more may have been touched
+    may_lack_pages: bool = False  # of most windows it is known that more may have been touched, and not less
 
 
 def sentences_of(figures: Figures) -> list[Forms]:

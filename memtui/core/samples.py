@@ -222,7 +222,7 @@ class ProcessWindow:
     reason: str = ""
     pages: PageSet | None = None  # the accessed pages; None when they are not known
     resident: PageSet | None = None  # pages present in the page tables, sent about once a second
-    faulted_in_bytes: int | None = None  # part of pages: file pages first mapped here, up to 15 neighbours of an access
+    faulted_in_bytes: int | None = None  # part of pages: file pages first mapped here, with neighbours
     unknown_bytes: int | None = None  # part of pages: their bits could not be cleared before, so perhaps not accessed
     rss_bytes: int | None = None
     cpu_ns: int | None = None

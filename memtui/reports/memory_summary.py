@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memtui.analysis.alike import Group
+from memtui.analysis.memory_sentences import MAPPED_SHARE
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.analysis.resident_readings import Readings
@@ -23,6 +24,7 @@ SECOND_NS = 1e9
 MUCH_RELEASED = 0.1  # of a working set: pages that are reclaimed in most windows are touched, too
 TAKEN_BACK = "the kernel took pages back, and what was touched and taken back within a window is missing"
 SEVERAL_PAGES = "counted by page faults, each of which may bring several pages of a file"
+SHORT_CHILDREN = "without that of children that came and went inside a window"
 MOST_GROUPS = 4  # of windows by their length, in a report for people
 
 
@@ -107,18 +109,29 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
     result = size_summary(samples.wss_bytes[alike], why_no_working_set(reader))
     measured = alike & np.isfinite(samples.wss_bytes)
     bounds = lower_bounds(samples.reason, measured)
-    lower_bound = bool(2 * len(bounds) > np.count_nonzero(measured))
-    pairs = zip(samples.status, samples.reason, strict=True)
-    reason = next((reason for status, reason in pairs if status == Status.APPROXIMATE), None)
+    may_lack = bool(2 * len(bounds) > np.count_nonzero(measured))
+    lower_bound, mapped = may_lack, _mapped_by_faults(samples.faulted_in_bytes[measured], samples.wss_bytes[measured])
+    counted = np.flatnonzero(measured).tolist()
+    reason = next((samples.reason[n] for n in counted if samples.status[n] == Status.APPROXIMATE), None)
     if _much_is_reclaimed(released, result.mean):
         lower_bound, reason = True, TAKEN_BACK
     elif lower_bound:
         reason = _largest_bound(bounds)
     elif reason is None and _shared_unknown(reader):
         reason = SHARED_UNKNOWN
+    if mapped:
+        reason, lower_bound = "; ".join(filter(None, (mapped, reason))), False
     if reason is not None:
         result = replace(result, status=Status.APPROXIMATE, reason=reason)
     return WorkingSetSummary(result.mean, result.median, result.max, result.status, result.reason, lower_bound)
+
+
+def _mapped_by_faults(mapped_bytes: np.ndarray, wss_bytes: np.ndarray) -> str:
+    """Return a sentence about file pages that page faults mapped in windows; empty where they are few."""
+    mapped = mapped_bytes[np.isfinite(mapped_bytes)]
+    if mapped.sum() < MAPPED_SHARE * wss_bytes.sum() or not mapped.any():
+        return ""
+    return f"{size(float(np.median(mapped)))} are file pages that page faults mapped, and of these few may be touched"
 
 
 def _much_is_reclaimed(released: ReleasedSummary, wss_bytes: float | None) -> bool:
@@ -217,7 +230,8 @@ def touched_of_resident(wss_bytes: np.ndarray, resident: Resident) -> TouchedFra
 def released_memory(reader: ReportSource, rows: ProcessRows, alike: np.ndarray) -> ReleasedSummary:
     """Return the upper bound of released memory in a window and in a second, over the windows that are ``alike``.
 
-    It is not a bound where the kernel takes pages of the program's cgroup back in most windows.
+    It is not a bound where the kernel takes pages of the program's cgroup back in most windows, or children came and
+    went.
     """
     samples = reader.samples
     numbers = set(samples.sample[alike].tolist())
@@ -233,6 +247,8 @@ def released_memory(reader: ReportSource, rows: ProcessRows, alike: np.ndarray) 
     reclaimed = [text for text in disturbed if any(cause in text for cause in OWN_RECLAIM)]
     if 2 * len(reclaimed) > len(disturbed) and result.mean is not None:
         result = replace(result, status=Status.APPROXIMATE, reason=SEVERAL_PAGES)
+    elif samples.gaps[alike].any() and result.mean is not None:
+        result = replace(result, status=Status.APPROXIMATE, reason=SHORT_CHILDREN)
     return ReleasedSummary(result.mean, result.median, result.max, result.status, result.reason, per_s)
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from contextlib import closing
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from memtui.analysis.memory_growth import Growth
 from memtui.core.page_set import PageSet
 from memtui.reports.source import Source
+from memtui.reports.verdict import leak
+from memtui.reports.verdict.recent import Recent
 from memtui.reports.verdict.verdict import last_verdict, verdict_lines
-from tests.support.growing_sessions import appending, pages, session_of, steady
+from tests.support.growing_sessions import MIB, appending, pages, session_of, steady, tree_of
 from tests.support.verdicts import checks_of, rules_found
 
 
@@ -85,3 +90,27 @@ def test_growth_needs_time_and_a_working_set(tmp_path):
     blind = checks_of(session_of(tmp_path / "b.memtui", lambda n: (20, 300 + n, 30), lambda n: None))["leak"]
     assert not blind.measured
     assert "whether that is used again is not known" in blind.looked_at
+
+
+def test_working_sets_are_compared_of_windows_that_are_alike():
+    """The first windows of a recording are short ones."""
+    ends_s = np.array([0.2, 2.5, 33.0, 64.0, 95.0])
+    start_ns = np.concatenate(([0.0], ends_s[:-1])) * 1e9
+    samples = SimpleNamespace(start_ns=start_ns, end_ns=ends_s * 1e9)
+    wss = np.array([1.7, 6.2, 79.1, 83.5, 81.0]) * MIB
+    recent = SimpleNamespace(
+        source=SimpleNamespace(samples=samples), windows=slice(0, 5), t_s=ends_s - ends_s[-1], wss_bytes=wss
+    )
+    assert leak._working_set_growth(recent, Growth(1, 1, 1, 95.0)) == pytest.approx(1.9 * MIB)
+    wss[:] = np.nan
+    assert leak._working_set_growth(recent, Growth(1, 1, 1, 95.0)) is None
+
+
+def test_between_readings_of_the_pss_the_rss_says_how_a_tree_grows(tmp_path):
+    path = tree_of(tmp_path / "s.memtui", lambda n: 0, own=lambda n: 20 + 2 * n, use_every=2, read_every=40)
+    check = checks_of(path)["leak"]
+    assert check.finding.sentence.startswith("Memory grows by 8.00 MiB/s"), check.looked_at
+    with closing(Source(path)) as source:
+        kind, t_s, sizes = Recent(source, len(source.samples) - 1).resident_series()
+    assert (kind, len(t_s)) == ("PSS", 45)
+    assert np.allclose(np.diff(sizes), 2 * 4 * 2 * MIB), "four processes, and what they share counts once"

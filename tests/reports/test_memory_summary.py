@@ -14,6 +14,7 @@ from memtui.analysis.resident_readings import Readings
 from memtui.core.samples import LIMIT, MISSED, MORE_TOUCHED, SHARED_UNKNOWN, Capability, Status
 from memtui.reports.memory_summary import (
     SEVERAL_PAGES,
+    SHORT_CHILDREN,
     TAKEN_BACK,
     LargestWindow,
     ReleasedSummary,
@@ -52,6 +53,8 @@ def reader(wss, shared=None, *, status=Status.OK, reason="", able=ABLE):
             status=[Status.OK] * (count - 1) + [status],
             reason=[""] * (count - 1) + [reason],
             disturbed=[""] * count,
+            faulted_in_bytes=np.zeros(count),
+            gaps=np.zeros(count, np.int64),
             sample=np.arange(count),
         ),
     )
@@ -107,6 +110,27 @@ def test_it_is_a_lower_bound_where_most_windows_may_lack_pages():
     ):
         found = working_set(session, np.array(alike, bool), NOTHING)
         assert (found.lower_bound, found.reason) == (lower_bound, reason)
+
+
+def test_file_pages_that_faults_mapped_are_said_and_make_it_no_lower_bound():
+    session = reader([10 * MIB, 20 * MIB, 900 * MIB])
+    session.samples.status[1] = Status.APPROXIMATE
+    session.samples.reason[:2] = [f"about 9 MiB {MORE_TOUCHED}"] * 2
+    session.samples.faulted_in_bytes[:] = [NAN, 8 * MIB, 800 * MIB]
+    found = working_set(session, np.array([True, True, False]), NOTHING)
+    assert not found.lower_bound
+    assert found.reason == (
+        f"8.00 MiB are file pages that page faults mapped, and of these few may be touched; about 9 MiB {MORE_TOUCHED}"
+    )
+    session.samples.faulted_in_bytes[1] = 2.9 * MIB
+    assert working_set(session, np.array([True, True, False]), NOTHING).lower_bound
+
+
+def test_the_reason_is_that_of_a_window_that_counts():
+    session = reader([10, 20], status=Status.OK)
+    session.samples.status[0], session.samples.reason[0] = Status.APPROXIMATE, "it ran on"
+    found = working_set(session, np.array([False, True]), NOTHING)
+    assert (found.status, found.reason) == (Status.OK, "")
 
 
 def test_the_largest_bound_of_the_windows_is_said():
@@ -221,6 +245,11 @@ def test_released_memory_is_what_came_and_is_not_there():
     windows.samples.disturbed[:2] = [f"{LIMIT}; NUMA balancing on this machine"] * 2
     reclaimed = released_memory(windows, rows, of)
     assert (reclaimed.mean, reclaimed.status, reclaimed.reason) == (5.5 * PAGE, Status.APPROXIMATE, SEVERAL_PAGES)
+    windows.samples.disturbed[:2] = ["", ""]
+    windows.samples.gaps[3] = 5
+    assert released_memory(windows, rows, of).status == Status.OK, "that window does not count"
+    windows.samples.gaps[2] = 5
+    assert released_memory(windows, rows, of).reason == SHORT_CHILDREN
     none = released_memory(windows, rows[:1], np.array([True, False, False, False]))
     assert (none.mean, none.per_s) == (None, None)
     assert none.reason == "faults and RSS of two windows in a row are known of no process"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from memtui.core.samples import KILLED_FOR_MEMORY, PROBABLY_KILLED, MemoryLimit
 from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
+from memtui.reports.source import Source
 from memtui.reports.text import format_report
+from memtui.reports.verdict import out_of_memory
+from memtui.reports.verdict.recent import Recent
 from memtui.reports.verdict.verdict import last_verdict
 from tests.support.growing_sessions import GIB, MIB, START_S, S, appending, filling, session_of, steady
 from tests.support.verdicts import checks_of, rules_found
@@ -89,3 +93,16 @@ def test_a_limit_without_growth(tmp_path):
         "kernel takes back first; what is in use does not reach it soon"
     )
     assert not checks_of(session_of(tmp_path / "t.memtui", steady))["oom"].measured
+
+
+@pytest.mark.parametrize(
+    ("resident", "said"),
+    [
+        (lambda n: (20, 100 + 800 * (n >= 60), 30), "what grows"),  # in one step, as a program that starts
+        (steady, "what grows, which is not this program"),
+    ],
+)
+def test_others_are_named_only_where_the_program_did_not_grow(tmp_path, resident, said):
+    with closing(Source(session_of(tmp_path / "s.memtui", resident))) as source:
+        recent = Recent(source, len(source.samples) - 1)
+        assert out_of_memory._what_grows(recent, SimpleNamespace(growth_bytes_per_s=15 * MIB)) == said

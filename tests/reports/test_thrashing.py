@@ -114,3 +114,13 @@ def test_faults_that_are_not_known(tmp_path):
     assert not checks_of(session_of(tmp_path / "s.memtui", steady, faults=lambda n: None, limit=full))[
         "thrashing"
     ].measured
+
+
+@pytest.mark.parametrize(("windows", "measured"), [(4, True), (3, False)])
+def test_long_windows_are_enough_where_there_are_four(tmp_path, windows, measured):
+    path = session_of(
+        tmp_path / "s.memtui", steady, windows=windows, apart_s=31.0, faults=lambda n: 31 * 400 * n, limit=full
+    )
+    check = checks_of(path)["thrashing"]
+    assert (check.measured, check.finding is not None) == (measured, measured)
+    assert ("400 times a second in the median of the last 93 s" in check.looked_at) is measured, check.looked_at

@@ -1,10 +1,10 @@
 """Which file pages were mapped for the first time in a window, and so perhaps without an access.
 
-When a program reads a page of a mapped file for the first time, Linux also maps up to 15 neighbours that are in the
-page cache (fault-around), and on x86 sets the accessed bits of all. From the second window on, the accessed bit of such
-a page shows its own accesses. So file pages that were not mapped before are counted separately: at least one in 16 of
-them was accessed. One of them without its accessed bit lost it to somebody else, who looks for accessed pages, too
-(DAMON): it is added to the window.
+When a program reads a page of a mapped file for the first time, Linux also maps neighbours that are in the page cache
+(fault-around: up to 15, or a large folio), and on x86 sets the accessed bits of all. From the second window on, the
+accessed bit of such a page shows its own accesses. So file pages that were not mapped before are counted separately:
+few of them may have been accessed. One of them without its accessed bit lost it to somebody else, who looks for
+accessed pages, too (DAMON): it is added to the window.
 """
 
 from __future__ import annotations

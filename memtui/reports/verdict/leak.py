@@ -20,6 +20,7 @@ LOADS_BYTES_PER_S = 4 << 20  # ... if it grows by this at least ...
 STARTED_S = 300.0  # ... and is not older than this
 MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes stop sharing memory
 RETURNED_SHARE = 0.5  # of the growth: what came back from swap was there before
+ALIKE = 0.5  # of the median length of windows: what windows that are compared have at least
 AGAIN_SHARE = 0.05  # of what was added: where more of it was touched again, it is not called unused
 MOST_WINDOWS = 240  # whose pages are looked at for that
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
@@ -80,8 +81,14 @@ def _newly_mapped_bytes(recent: Recent, growth: Growth) -> float:
 
 
 def _working_set_growth(recent: Recent, growth: Growth) -> float | None:
-    """Return by how much the median working set of the last third is above that of the first; None: not measured."""
+    """Return by how much the median working set of the last third is above that of the first; None: not measured.
+
+    Of windows at least half as long as the median one: a shorter one has a smaller working set.
+    """
+    samples, of = recent.source.samples, recent.windows
+    lengths_ns = samples.end_ns[of] - samples.start_ns[of]
     recently = (recent.t_s >= -growth.span_s) & np.isfinite(recent.wss_bytes)
+    recently &= lengths_ns >= ALIKE * np.median(lengths_ns[recently]) if recently.any() else recently
     wss = recent.wss_bytes[recently]
     third = len(wss) // 3
     return float(np.median(wss[-third:]) - np.median(wss[:third])) if third else None

@@ -8,7 +8,7 @@ from memtui.analysis.resident import PSS
 from memtui.core.samples import End
 from memtui.core.units import size
 from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms, victim_clause
-from memtui.reports.verdict.recent import FRESH_S, Check, Finding, Recent
+from memtui.reports.verdict.recent import FRESH_S, Check, Finding, Floats, Recent
 
 RULE = "oom"
 OWN_SHARE = 0.5  # of the growth: with less the program is not what fills the memory
@@ -61,10 +61,17 @@ def _what_grows(recent: Recent, forecast: Forecast) -> str:
         return "what grows"
     growth = growth_of(t_s, resident)
     if growth is None:
-        return "what grows, which is not this program"
+        mean_bytes_per_s = max(_mean_growth(t_s, resident), _mean_growth(*recent.rss_series()))
+        own = mean_bytes_per_s >= OWN_SHARE * forecast.growth_bytes_per_s
+        return "what grows" if own else "what grows, which is not this program"
     if growth.bytes_per_s < OWN_SHARE * forecast.growth_bytes_per_s:
         return f"what grows (this program by {rate(growth.bytes_per_s)}, others by the rest)"
     return "what grows"
+
+
+def _mean_growth(t_s: Floats, sizes: Floats) -> float:
+    """Return the growth in bytes a second from the first size to the last; 0 where there is one."""
+    return float((sizes[-1] - sizes[0]) / (t_s[-1] - t_s[0])) if len(sizes) > 1 and t_s[-1] > t_s[0] else 0.0
 
 
 def _evidence(limit: LimitSummary) -> tuple[str, ...]:

@@ -143,9 +143,10 @@ class Recent:
             if sizes and sizes[-1][0] < self.end_ns and np.isfinite(at_end):
                 sizes.append((self.end_ns, int(at_end)))
         else:
-            each = ((use.t_ns, use.rss_bytes if use.processes == 1 else use.pss_bytes) for use in self.uses)
-            kind, sizes = PSS, [(t_ns, size_bytes) for t_ns, size_bytes in each if size_bytes is not None]
-        if len(sizes) >= len(self.t_s) or (kind, self.resident_kind) == (PSS, SUM_OF_RSS):
+            kind, sizes = PSS, list(_pss_sizes(self.uses))
+        # Windows repeat a PSS until the next one.
+        read = kind == PSS and (self.resident_kind == SUM_OF_RSS or any(use.pss_bytes is not None for use in self.uses))
+        if read or len(sizes) >= len(self.t_s):
             return kind, *self._series(sizes)
         finite = np.isfinite(self.resident_bytes)
         return self.resident_kind, self.t_s[finite], self.resident_bytes[finite]
@@ -241,6 +242,19 @@ class Recent:
     def rows(self) -> list[VmaRow]:
         """The VMA rows of these processes, at their real addresses: for sums, never as text."""
         return [row for process in self.processes for row in self.source.drawn_rows(process)]
+
+
+def _pss_sizes(uses: list[MemoryUse]) -> Iterator[tuple[int, int]]:
+    """Yield (time, PSS) of readings of a tree.
+
+    Between those of its PSS it is the RSS less what sharing saved at the last one of as many processes.
+    """
+    saved_bytes = {1: 0}
+    for use in uses:
+        if use.pss_bytes is not None:
+            saved_bytes[use.processes] = use.rss_bytes - use.pss_bytes
+        if use.processes in saved_bytes:
+            yield use.t_ns, use.rss_bytes - saved_bytes[use.processes]
 
 
 def _groups(first: int, stop: int) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ import numpy as np
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import size
 from memtui.reports.verdict.recent import Check, Finding, Recent
-from memtui.reports.verdict.thrashing import FAULTS_PER_S, LEAST_SHARE, LOOKED_S, is_full, major_fault_rates
+from memtui.reports.verdict.thrashing import FAULTS_PER_S, LEAST_SHARE, is_full, looked_at_s, major_fault_rates
 
 RULE = "swap"
 LEAST_RETURNED = 0.5  # of the pages that major faults read: what left the swap in the same time
@@ -18,7 +18,7 @@ LEAST_RETURNED = 0.5  # of the pages that major faults read: what left the swap 
 def swap(recent: Recent) -> Check:
     """Return how much of the tree is swapped out, and whether it is read back while memory is left."""
     subject = "memory in swap"
-    readings = _readings(recent, LOOKED_S)
+    readings = _readings(recent, looked_at_s(recent))
     if not readings:
         return Check(RULE, f"{subject}: not read", measured=False)
     in_swap_bytes = sum(of_process[-1][1] for of_process in readings.values())

@@ -15,7 +15,7 @@ from memtui.reports.verdict.recent import Check, Finding, Floats, Recent
 
 RULE = "thrashing"
 LOOKED_S = 60.0
-LEAST_S = 30.0
+LEAST_S, LEAST_RATES = 30.0, 3  # rates: between the ends of windows
 FAULTS_PER_S = 50.0  # a disk of 100 us a page is waited for in 0.5 % of the time, one of 10 ms in half of it
 LEAST_SHARE = 0.75  # of the windows in which there are that many
 AGAIN_PER_S = 2560.0  # pages that were dropped and are read again: 10 MiB/s
@@ -28,9 +28,10 @@ def thrashing(recent: Recent) -> Check:
     subject = "waiting for pages from disk or swap"
     rates = major_fault_rates(recent)
     if rates is None:
-        return Check(RULE, f"{subject}: seen for less than {span(LEAST_S)}", measured=False)
+        enough = f"from {1 + LEAST_RATES} windows and {span(LEAST_S)} on"
+        return Check(RULE, f"{subject}: too few windows so far ({enough})", measured=False)
     rate_per_s = float(np.median(rates))
-    what = f"{subject}: {rate_per_s:.0f} times a second in the median of the last {span(min(LOOKED_S, recent.span_s))}"
+    what = f"{subject}: {rate_per_s:.0f} times a second in the median of the last {span(looked_at_s(recent))}"
     waited, waits = _waits(recent)
     what += f"; {waits}" if waits else ""
     limit, again_per_s = recent.limit, _refaults_per_s(recent)
@@ -113,12 +114,21 @@ def _waits(recent: Recent) -> tuple[float, str]:
     return shares[0], f"tasks of {whose} waited for memory {percent(shares[0])} of the time{all_tasks}"
 
 
+def looked_at_s(recent: Recent) -> float:
+    """Return the seconds in which major faults are counted: a minute, or that of enough windows where it is longer."""
+    windows_s = -float(recent.t_s[max(len(recent.t_s) - 1 - LEAST_RATES, 0)])
+    return min(max(LOOKED_S, windows_s), recent.span_s)
+
+
 def major_fault_rates(recent: Recent) -> Floats | None:
-    """Return major faults a second of the tree in the last minute, window by window: f8[n]; None: too few are known."""
+    """Return major faults a second of the tree, window by window: f8[n]; None: too few are known.
+
+    In the last minute; or in the last windows, where these are longer.
+    """
     faults: dict[int, int] = defaultdict(int)
     before: dict[int, int] = {}
     ends_ns: dict[int, int] = {}
-    for row in recent.process_samples(LOOKED_S):
+    for row in recent.process_samples(looked_at_s(recent)):
         if row["major_faults"] is None:
             continue
         sample, process = row["sample"], row["process"]
@@ -127,6 +137,6 @@ def major_fault_rates(recent: Recent) -> Floats | None:
         before[process] = row["major_faults"]
     samples = sorted(ends_ns)
     apart_s = np.diff(np.array([ends_ns[sample] / 1e9 for sample in samples]))
-    if len(apart_s) < 3 or apart_s.sum() < LEAST_S or (apart_s <= 0).any():
+    if len(apart_s) < LEAST_RATES or apart_s.sum() < LEAST_S or (apart_s <= 0).any():
         return None
     return np.array([faults[sample] for sample in samples[1:]], np.float64) / apart_s

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
-from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
+from memtui.analysis.memory_sentences import MAPPED_SHARE, Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, is_comparable, resident_bytes
 from memtui.analysis.target_loss import LastPart, last_part
 from memtui.core.samples import Process, lower_bounds
@@ -99,6 +99,7 @@ class WindowFigures:
         self._count, self._sample = 0, -1
         self._max_bytes = self._paused_ns = self._lost_ns = np.nan
         self._measured = self._lower_bounds = 0  # windows with a working set, and those that may lack pages
+        self._touched_bytes = self._mapped_bytes = 0.0  # of these, and of file pages that faults mapped
         for part in parts_until(count):
             self._add_up(samples, part)
         self._medians = tuple(
@@ -147,7 +148,8 @@ class WindowFigures:
             own_cpu=after.cpu_share(cpu_ns, apart_ns) if apart_ns > 0 else None,
             touched_fraction=wss_both / resident if comparable and wss_both is not None and resident else None,
             resident=self._kind,
-            may_lack_pages=2 * self._lower_bounds > self._measured,
+            may_lack_pages=2 * self._lower_bounds > self._measured
+            and self._mapped_bytes < MAPPED_SHARE * self._touched_bytes,
         )
 
     def _add_up(self, samples: SampleArrays, of: slice) -> None:
@@ -157,6 +159,8 @@ class WindowFigures:
         if measured.any():
             self._max_bytes = np.fmax(self._max_bytes, wss[measured].max())
         self._measured += int(measured.sum())
+        self._touched_bytes += float(wss[measured].sum())
+        self._mapped_bytes += float(np.nansum(samples.faulted_in_bytes[of][measured]))
         self._lower_bounds += len(lower_bounds(samples.reason[of], measured))
         self._paused_ns = _sum(self._paused_ns, samples.paused_ns[of])
         self._lost_ns = _sum(self._lost_ns, samples.lost_ns[of])

@@ -180,7 +180,7 @@ Words
                 now and then
   miss ratio    share of touches that a memory of that size, keeping what was used last, would miss
   untouched     perhaps: a part of the working set whose marks could not be cleared before
-  first mapped  part of it that came in with a new mapping: up to 15 neighbours of a touched page
+  first mapped  part of it that came in with a new mapping: with neighbours of touched pages
   births, ends  of processes inside the window, so a part of it is missing; "gap" on the time axis
   median, max   of the windows in sight of the graph that are about as long as the one at the cursor;
                 those of the whole session are in memtui report
