@@ -44,7 +44,18 @@ class Readings:
 
 def rss_readings(samples: Any, uses: Sequence[MemoryUse]) -> Readings:
     """Return the RSS, or the sum of those of several processes, of a table of samples and of ``uses``."""
-    return _with_more(samples, samples.rss_bytes[:], [(use.t_ns, use.rss_bytes) for use in uses])
+    values = np.where(_lacks_children(samples, uses), np.nan, samples.rss_bytes[:])
+    return _with_more(samples, values, [(use.t_ns, use.rss_bytes) for use in uses])
+
+
+def _lacks_children(samples: Any, uses: Sequence[MemoryUse]) -> NDArray[np.bool_]:
+    """Return of which windows the sizes do not count: b1[n].
+
+    Where children come and go, the newest ones are not known at the end of one. Readings between windows have them.
+    """
+    times = np.array([use.t_ns for use in uses], np.int64)
+    first, last = (np.searchsorted(times, moments) for moments in (samples.start_ns[:], samples.end_ns[:]))
+    return (samples.gaps[:] > 0) & (first < last)
 
 
 def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse]) -> Readings:
@@ -57,13 +68,14 @@ def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse
     """
     if resident.name != PSS:
         return rss_readings(samples, uses)
-    of_several = _of_several(uses)
+    of_several = pss_of_several(uses)
     of_one = [(use.t_ns, use.rss_bytes) for use in uses if use.processes == 1]
     values = resident.bytes
     if of_several:
         first = np.concatenate(([True], values[1:] != values[:-1]))
         new = first & ~np.isin(values, [pss_bytes for _, pss_bytes in of_several])
-        values = np.where((samples.processes[:] == 1) | new, values, np.nan)
+        alone = (samples.processes[:] == 1) & ~_lacks_children(samples, uses)
+        values = np.where(alone | new, values, np.nan)
     readings = _with_more(samples, values, of_several + of_one)
     not_read = [use.rss_bytes for use in uses if use.processes > 1 and use.pss_bytes is None]
     if not of_several or not not_read:
@@ -71,8 +83,8 @@ def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse
     return replace(readings, at_most_bytes=max(*not_read, int(np.nanmax(readings.bytes))))
 
 
-def _of_several(uses: Sequence[MemoryUse]) -> list[tuple[int, int]]:
-    """Return (time, PSS) of the readings of several processes.
+def pss_of_several(uses: Sequence[MemoryUse]) -> list[tuple[int, int]]:
+    """Return (time, PSS) of the readings of several processes, by their number and time.
 
     The difference to the RSS is that of PSS readings of as many processes: between two of them in proportion to the
     time, else that of the nearest. Without such a reading the PSS is not known.

@@ -42,7 +42,12 @@ MORE_TOUCHED, MISSED = "more may have been touched", "touched pages may be misse
 
 def lower_bounds(reasons: Iterable[str], counted: Iterable[bool]) -> list[str]:
     """Return the reasons of the counted windows that say that a working set may lack pages that were touched."""
-    return [reason for reason in compress(reasons, counted) if MORE_TOUCHED in reason or MISSED in reason]
+    return [reason for reason in compress(reasons, counted) if is_lower_bound(reason)]
+
+
+def is_lower_bound(reason: str) -> bool:
+    """Return whether the reason of a window says that its working set may lack pages that were touched."""
+    return MORE_TOUCHED in reason or MISSED in reason
 
 
 class Status(StrEnum):

@@ -14,7 +14,7 @@ from memtui.analysis.memory_sentences import MAPPED_SHARE
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.analysis.resident_readings import Readings
-from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, Status, lower_bounds
+from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, Status, is_lower_bound, lower_bounds
 from memtui.core.units import duration, percent, size
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.size_summary import SizeSummary, bound_bytes, finite_median, size_clause, size_summary
@@ -24,6 +24,7 @@ SECOND_NS = 1e9
 MUCH_RELEASED = 0.1  # of a working set: pages that are reclaimed in most windows are touched, too
 TAKEN_BACK = "the kernel took pages back, and what was touched and taken back within a window is missing"
 SEVERAL_PAGES = "counted by page faults, each of which may bring several pages of a file"
+NOT_WATCHED = "without what children touched that came and went inside a window"
 SHORT_CHILDREN = "without that of children that came and went inside a window"
 MOST_GROUPS = 4  # of windows by their length, in a report for people
 
@@ -109,17 +110,17 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
     result = size_summary(samples.wss_bytes[alike], why_no_working_set(reader))
     measured = alike & np.isfinite(samples.wss_bytes)
     bounds = lower_bounds(samples.reason, measured)
-    may_lack = bool(2 * len(bounds) > np.count_nonzero(measured))
-    lower_bound, mapped = may_lack, _mapped_by_faults(samples.faulted_in_bytes[measured], samples.wss_bytes[measured])
     counted = np.flatnonzero(measured).tolist()
+    lack = [is_lower_bound(samples.reason[n]) or bool(samples.gaps[n]) for n in counted]
+    lower_bound = 2 * sum(lack) > len(lack)
     reason = next((samples.reason[n] for n in counted if samples.status[n] == Status.APPROXIMATE), None)
     if _much_is_reclaimed(released, result.mean):
         lower_bound, reason = True, TAKEN_BACK
     elif lower_bound:
-        reason = _largest_bound(bounds)
+        reason = _largest_bound(bounds) if bounds else NOT_WATCHED
     elif reason is None and _shared_unknown(reader):
         reason = SHARED_UNKNOWN
-    if mapped:
+    if mapped := _mapped_by_faults(samples.faulted_in_bytes[measured], samples.wss_bytes[measured]):
         reason, lower_bound = "; ".join(filter(None, (mapped, reason))), False
     if reason is not None:
         result = replace(result, status=Status.APPROXIMATE, reason=reason)

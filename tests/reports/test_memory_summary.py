@@ -13,6 +13,7 @@ from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident
 from memtui.analysis.resident_readings import Readings
 from memtui.core.samples import LIMIT, MISSED, MORE_TOUCHED, SHARED_UNKNOWN, Capability, Status
 from memtui.reports.memory_summary import (
+    NOT_WATCHED,
     SEVERAL_PAGES,
     SHORT_CHILDREN,
     TAKEN_BACK,
@@ -110,6 +111,15 @@ def test_it_is_a_lower_bound_where_most_windows_may_lack_pages():
     ):
         found = working_set(session, np.array(alike, bool), NOTHING)
         assert (found.lower_bound, found.reason) == (lower_bound, reason)
+
+
+def test_it_is_a_lower_bound_where_children_came_and_went_in_most_windows():
+    session = reader([10, 20, 30])
+    session.samples.gaps[:] = [3, 0, 0]
+    assert not working_set(session, np.ones(3, bool), NOTHING).lower_bound
+    session.samples.gaps[1] = 1
+    found = working_set(session, np.ones(3, bool), NOTHING)
+    assert (found.lower_bound, found.status, found.reason) == (True, Status.APPROXIMATE, NOT_WATCHED)
 
 
 def test_file_pages_that_faults_mapped_are_said_and_make_it_no_lower_bound():

@@ -25,6 +25,15 @@ def growing(tmp_path):
     return session_of(tmp_path / "s.memtui", lambda n: (20, 300 + 5 * n, 30), appending(5), limit=filling)
 
 
+@pytest.fixture(params=[True, False], ids=["memory will be full", "no forecast"])
+def rests(request, tmp_path):
+    """A session, and the seconds between two verdicts: while the cursor moves, and at the newest window."""
+    path = session_of(
+        tmp_path / "s.memtui", lambda n: (20, 300 + 5 * n, 30), appending(5), limit=filling if request.param else None
+    )
+    return path, *((verdicts.NEAR_S, verdicts.NEAR_S) if request.param else (verdicts.LIVE_S, verdicts.NEWEST_S))
+
+
 def rest(log: VerdictLog, reader: Session, index: int):
     """Stand still at a window for two pictures."""
     log.update(reader, index, moving=False)
@@ -55,31 +64,33 @@ def test_it_is_that_of_the_cursor(growing):
         assert names(log) == []
 
 
-def test_while_the_cursor_moves_it_is_computed_every_few_seconds(growing, monkeypatch):
+def test_while_the_cursor_moves_it_is_computed_every_few_seconds(rests, monkeypatch):
+    path, live_s, _ = rests
     now = [100.0]
     monkeypatch.setattr(verdicts.time, "monotonic", lambda: now[0])
     log = VerdictLog()
-    with closing(Session(growing)) as reader:
+    with closing(Session(path)) as reader:
         first = log.update(reader, 60, moving=True)
-        now[0] += verdicts.LIVE_S - 1
+        now[0] += live_s - 1
         assert log.update(reader, 64, moving=True) is first
         now[0] += 1
         later = log.update(reader, 65, moving=True)
         assert later is not first
-        now[0] += verdicts.LIVE_S
+        now[0] += live_s
         assert log.update(reader, 65, moving=True) is later, "the cursor has not moved"
         assert rest(log, reader, 66) is not later, "it stands now"
 
 
-def test_at_the_newest_window_it_follows_the_memory_and_the_end(growing, monkeypatch):
+def test_at_the_newest_window_it_follows_the_memory_and_the_end(rests, monkeypatch):
     """The next window may last half a minute, and memory is read some times a second meanwhile."""
+    path, _, newest_s = rests
     now = [100.0]
     monkeypatch.setattr(verdicts.time, "monotonic", lambda: now[0])
     log = VerdictLog()
-    with closing(Session(growing)) as reader:
+    with closing(Session(path)) as reader:
         ended, reader.end = reader.end, None
         first = log.update(reader, 89, moving=True)
-        now[0] += verdicts.NEWEST_S - 1
+        now[0] += newest_s - 1
         assert log.update(reader, 89, moving=True) is first
         now[0] += 1
         later = log.update(reader, 89, moving=True)
@@ -87,8 +98,10 @@ def test_at_the_newest_window_it_follows_the_memory_and_the_end(growing, monkeyp
         reader.end = End(ended.t_ns, "target exited", f"{KILLED_FOR_MEMORY}cgroup /job reached its limit of 2.00 GiB")
         assert log.update(reader, 89, moving=False) is later
         killed = rest(log, reader, 89)
-        assert killed.findings[0].sentence.startswith("The program was killed by the kernel")
-        now[0] += verdicts.NEWEST_S
+        assert killed is not later
+        if newest_s == verdicts.NEAR_S:  # a limit was read
+            assert killed.findings[0].sentence.startswith("The program was killed by the kernel")
+        now[0] += newest_s
         assert log.update(reader, 89, moving=True) is killed, "nothing comes any more"
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.memory_growth import SHORTEST_S
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, resident_bytes
+from memtui.analysis.resident_readings import pss_of_several
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.lru_cache import LruCache
 from memtui.core.page_set import PageSet, union
@@ -143,7 +144,8 @@ class Recent:
             if sizes and sizes[-1][0] < self.end_ns and np.isfinite(at_end):
                 sizes.append((self.end_ns, int(at_end)))
         else:
-            kind, sizes = PSS, list(_pss_sizes(self.uses))
+            alone = [(use.t_ns, use.rss_bytes) for use in self.uses if use.processes == 1]
+            kind, sizes = PSS, sorted(alone + pss_of_several(self.uses))
         # Windows repeat a PSS until the next one.
         read = kind == PSS and (self.resident_kind == SUM_OF_RSS or any(use.pss_bytes is not None for use in self.uses))
         if read or len(sizes) >= len(self.t_s):
@@ -242,19 +244,6 @@ class Recent:
     def rows(self) -> list[VmaRow]:
         """The VMA rows of these processes, at their real addresses: for sums, never as text."""
         return [row for process in self.processes for row in self.source.drawn_rows(process)]
-
-
-def _pss_sizes(uses: list[MemoryUse]) -> Iterator[tuple[int, int]]:
-    """Yield (time, PSS) of readings of a tree.
-
-    Between those of its PSS it is the RSS less what sharing saved at the last one of as many processes.
-    """
-    saved_bytes = {1: 0}
-    for use in uses:
-        if use.pss_bytes is not None:
-            saved_bytes[use.processes] = use.rss_bytes - use.pss_bytes
-        if use.processes in saved_bytes:
-            yield use.t_ns, use.rss_bytes - saved_bytes[use.processes]
 
 
 def _groups(first: int, stop: int) -> Iterator[tuple[int, int]]:

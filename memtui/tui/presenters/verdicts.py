@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the rules come with the first verdict, which is not part of
 
 LIVE_S = 10.0  # between two verdicts while the cursor moves
 NEWEST_S = 15.0  # the same at the newest window: memory is read on while the next one lasts
+NEAR_S = 5.0  # the same for both where memory will be full: the time that is left is said
 _Key = tuple[int, int, bool]  # index and sample of a window, and whether the session has ended
 
 
@@ -51,13 +52,19 @@ class VerdictLog:
         key = index, int(samples.sample[index]), reader.end is not None
         now_s = time.monotonic()
         rests, self._next = key == self._next, key
-        late = self.verdict is None or now_s - self._at_s >= LIVE_S
+        age_s, near = now_s - self._at_s, self._memory_will_be_full()
+        late = self.verdict is None or age_s >= (NEAR_S if near else LIVE_S)
         self.due = key != self._key and not moving and not rests
-        goes_on = moving and reader.end is None and index == len(samples) - 1 and now_s - self._at_s >= NEWEST_S
+        newest = moving and reader.end is None and index == len(samples) - 1
+        goes_on = newest and age_s >= (NEAR_S if near else NEWEST_S)
         if goes_on or (key != self._key and (late if moving else rests)):
             self._key, self._at_s = key, now_s
             self.verdict = self._verdict_at(reader, index, key[1])
         return self.verdict
+
+    def _memory_will_be_full(self) -> bool:
+        """Return whether the last verdict has a forecast."""
+        return self.verdict is not None and any(check.rule == "oom" and check.finding for check in self.verdict.checks)
 
     def _verdict_at(self, reader: Session, index: int, sample: int) -> Verdict:
         from memtui.reports.verdict.recent import MOST_UNIONS
