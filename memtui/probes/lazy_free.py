@@ -3,20 +3,22 @@
 Such pages stay resident until memory is short (madvise(2)). Touched and given back between two readings, they look as
 if nobody had touched them. The kernel says in ``smaps_rollup`` how many of them a process has (``LazyFree``; a page
 that is written again is none of them). Reading that walks all page tables, and few programs use MADV_FREE: one that was
-not seen to is looked at now and then.
+not seen to is looked at now and then, and one with so much memory that its mappings would be locked for long is not.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from memtui.core.page_set import PageSet
-from memtui.core.procfs import PROC
+from memtui.core.procfs import PROC, rss_bytes_of
 from memtui.core.samples import MORE_TOUCHED
 from memtui.core.units import size
 from memtui.probes.pages.tracker import is_little
+from memtui.probes.pss import LONGEST_NS, USUAL_NS_PER_BYTE
 
 LEAST_BYTES = 1 << 20  # of a process that is looked at in every window
 REST = 1000  # times its CPU time: until a process is looked at again that had none
@@ -46,11 +48,10 @@ class LazyFree:
     def _bytes_of(self, pid: int) -> int:
         if time.monotonic_ns() < self._due_ns.get(pid, 0):
             return 0
-        began_ns = time.thread_time_ns()
-        try:
-            match = _LAZY_FREE.search((self._proc / str(pid) / "smaps_rollup").read_bytes())
-        except OSError:
-            match = None
+        began_ns, folder, match = time.thread_time_ns(), self._proc / str(pid), None
+        with suppress(OSError, ValueError, IndexError):
+            if rss_bytes_of(folder) * USUAL_NS_PER_BYTE <= LONGEST_NS:
+                match = _LAZY_FREE.search((folder / "smaps_rollup").read_bytes())
         lazy_bytes = int(match[1]) << 10 if match else 0
         rest_ns = max(LEAST_APART_NS, REST * (time.thread_time_ns() - began_ns))
         self._due_ns[pid] = 0 if lazy_bytes >= LEAST_BYTES else time.monotonic_ns() + rest_ns

@@ -20,8 +20,9 @@ def clock(monkeypatch):
     return now
 
 
-def rollup(proc, kib: int, pid: int = 7) -> None:
+def rollup(proc, kib: int, pid: int = 7, resident_pages: int = 13_000) -> None:
     (proc / str(pid)).mkdir(exist_ok=True)
+    (proc / str(pid) / "statm").write_text(f"99999 {resident_pages} 5 1 0 7 0\n")
     (proc / str(pid) / "smaps_rollup").write_text(f"Anonymous:         52140 kB\nLazyFree:       {kib} kB\n")
 
 
@@ -56,6 +57,11 @@ def test_a_reading_that_takes_long_is_rare(tmp_path, clock, monkeypatch):
     rollup(tmp_path, 8 << 10)
     clock[0] += LEAST_APART_NS * 2
     assert probe.doubt(7, PAGES) == ""
+
+
+def test_a_process_whose_mappings_would_be_locked_for_long_is_not_read(tmp_path, clock):
+    rollup(tmp_path, 8 << 10, resident_pages=20 << 18)
+    assert LazyFree(tmp_path).doubt(7, PAGES) == ""
 
 
 def test_what_cannot_be_read_is_not_guessed_and_what_ended_is_forgotten(tmp_path, clock):
