@@ -62,9 +62,7 @@ def _recorded_lines(report: Report) -> list[str]:
         *(f"windows      {sentence}" for sentence in memory.window_sentences(report.windows)),
         *memory.shared_lines(report.shared_bytes, report.wss_bytes, processes),
         *memory.resident_lines(report.rss_bytes, report.pss_bytes, report.touched_fraction.of),
-        *memory.released_lines(
-            report.given_back_bytes, report.wss_bytes, several=count_in_windows(report.processes) > 1
-        ),
+        *memory.released_lines(report.given_back_bytes, report.wss_bytes, several=processes > 1),
         *limit_lines(report.memory_limit),
         *verdict_lines(report.verdict),
         *post_mortem_lines(report.post_mortem),
