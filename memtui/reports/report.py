@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.analysis.alike import groups
 from memtui.analysis.overhead_budget import allowed
@@ -41,6 +42,7 @@ from memtui.reports.stack_summary import StackSummary, stack_summaries
 from memtui.reports.tensor_summary import TensorSummary, tensor_summary
 from memtui.reports.training_summary import LearningSummary, TrainingSummary, learning_summaries, training_summaries
 from memtui.reports.verdict.verdict import Verdict, last_verdict
+from memtui.session.sample_arrays import SampleArrays
 
 SECOND_NS = 1e9
 MARK_KINDS = ("mark", "interval", "exec", "stopped")  # kinds of events that are not a defect
@@ -229,6 +231,13 @@ def build_report(path: Path, *, redact: bool = False, gco2_per_kwh: float | None
         reader.close()
 
 
+def own_lengths_ns(samples: SampleArrays, measured: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the lengths of windows: i8[n]. A lost one, which may start with the one before it, counts from its end."""
+    start_ns, end_ns = samples.start_ns[:], samples.end_ns[:]
+    before_ns = np.concatenate((start_ns[:1], end_ns[:-1]))
+    return np.asarray(end_ns - np.where(measured, start_ns, np.maximum(start_ns, before_ns)))
+
+
 def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = None) -> Report:
     """Return the report of a session that is open, under a title of its own. Raises SessionError."""
     hello, samples = reader.hello, reader.samples
@@ -245,9 +254,8 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     lost = windows_without(resident_memory, samples, readings)
     rss = memory.resident_set(rss_readings(samples, uses), resident_memory.name)
     has_wss = np.isfinite(samples.wss_bytes)
-    by_interval = groups(
-        samples.intervals_ns(), samples.end_ns - samples.start_ns, has_wss, exact=not samples.has_budget
-    )
+    own_ns = own_lengths_ns(samples, has_wss)
+    by_interval = groups(samples.intervals_ns(), own_ns, has_wss, exact=not samples.has_budget)
     alike = by_interval[0].windows if by_interval else np.ones(0, bool)
     alike_samples = set(samples.sample[alike].tolist())
     released = memory.released_memory(reader, rows, alike)
@@ -268,7 +276,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         interval_s=hello.options.interval_ns / SECOND_NS,
         intervals_s=intervals_s(samples.asked_ns[:], hello.options.interval_ns),
         true_interval_s=finite_median(lengths_s[alike]),
-        windows=memory.window_groups(by_interval, samples.wss_bytes[:], lengths_s),
+        windows=memory.window_groups(by_interval, samples.wss_bytes[:], own_ns / SECOND_NS),
         duration_s=(end_ns - start_ns) / SECOND_NS,
         samples=len(samples),
         wss_bytes=working_set,

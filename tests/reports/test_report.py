@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from memtui.formats.command import import_all
 from memtui.reports.counter_summary import counter_line, counter_summaries
 from memtui.reports.power_summary import power_summaries
 from memtui.reports.redact import open_source
-from memtui.reports.report import Report, report_of
+from memtui.reports.report import Report, own_lengths_ns, report_of
 from memtui.reports.size_summary import size_clause, size_summary
 from memtui.reports.text import format_report
 from tests.support import goldens, sessions
@@ -158,3 +159,10 @@ def test_counters_of_a_gpu_are_means_of_their_readings():
         "(sm occupancy: not supported)"
     )
     assert counter_summaries([gpu]) == ()
+
+
+def test_windows_that_were_lost_count_their_time_once():
+    """They go back to the start of the one before them, which nobody could read either."""
+    samples = SimpleNamespace(start_ns=np.array([0, 3, 3, 3, 20]), end_ns=np.array([2, 8, 13, 20, 24]))
+    lengths = own_lengths_ns(samples, np.array([True, False, False, True, False]))
+    assert lengths.tolist() == [2, 5, 5, 17, 4], "one that was measured has all of its time"
