@@ -405,7 +405,7 @@ def test_one_process_alone_is_asked_for_no_frames():
 
 def test_tables_without_room_leave_one_window_unknown(monkeypatch):
     """Loading the program again would take longer than a pause may."""
-    monkeypatch.setattr(walk, "_TABLES", walk._FEW_TABLES)
+    monkeypatch.setattr(walk, "MANY_TABLES", walk._FEW_TABLES)
     with family() as (tree, areas):
         first = tree.window()
         assert shared_pages(first) == ([None] * 4, None)
