@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from memtui.core.tracer_messages import TracerMessage
@@ -38,11 +37,6 @@ KILLED_FOR_MEMORY, PROBABLY_KILLED = "killed by the kernel (SIGKILL): ", "killed
 
 # In the reasons of a lower bound: what was touched is that much, or more.
 MORE_TOUCHED, MISSED = "more may have been touched", "touched pages may be missed"
-
-
-def lower_bounds(reasons: Iterable[str], counted: Iterable[bool]) -> list[str]:
-    """Return the reasons of the counted windows that say that a working set may lack pages that were touched."""
-    return [reason for reason in compress(reasons, counted) if is_lower_bound(reason)]
 
 
 def is_lower_bound(reason: str) -> bool:

@@ -2,8 +2,8 @@
 
 Such pages stay resident until memory is short (madvise(2)). Touched and given back between two readings, they look as
 if nobody had touched them. The kernel says in ``smaps_rollup`` how many of them a process has (``LazyFree``; a page
-that is written again is none of them). Reading that walks all page tables, and few programs use MADV_FREE: one that was
-not seen to is looked at now and then, and one with so much memory that its mappings would be locked for long is not.
+that is written again does not count). The kernel walks all page tables for that, and few programs use MADV_FREE. So a
+process that had no such pages is read seldom, and one whose mappings would be locked for long is not read.
 """
 
 from __future__ import annotations

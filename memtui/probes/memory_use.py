@@ -42,7 +42,7 @@ class MemoryUseProbe:
             return ()
         rss_bytes = sum(read) + sum(more.values())
         self._pss.poll(watched, more, rss_bytes)
-        pss_bytes, rss_then_bytes = self._new_pss_bytes([*watched, *more])
+        pss_bytes, rss_then_bytes = self._new_sums([*watched, *more])
         return (MemoryUse(ended_ns, len(watched) + len(more), rss_then_bytes or rss_bytes, pss_bytes),)
 
     def _rss_bytes(self, pid: int) -> int | None:
@@ -52,7 +52,7 @@ class MemoryUseProbe:
         except (OSError, ValueError, IndexError):
             return None
 
-    def _new_pss_bytes(self, pids: list[int]) -> tuple[int | None, int | None]:
+    def _new_sums(self, pids: list[int]) -> tuple[int | None, int | None]:
         """Return the sums of PSS and RSS, of which all were read since the last call; None where they were not.
 
         The RSS is that of the same readings: memory that was touched after ``rss_bytes_of`` would be in the PSS alone.

@@ -74,11 +74,10 @@ class ProcessTree:
         ]
         self.unseen = self._count_unseen(gone, zombies, reaped)
         self._processes, self._zombies, self._reaped, self._names = processes, zombies, reaped, names
-        new_keys = {process.key for process in new}
         self.become_loaders = [
             pid
             for pid, process in processes.items()
-            if process.role.partition(" ")[0] == CHILD and names[pid] == _LOADER_NAME and process.key not in new_keys
+            if process.role.partition(" ")[0] == CHILD and names[pid] == _LOADER_NAME
         ]
         return new, gone
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memtui.analysis.alike import Group
-from memtui.analysis.memory_sentences import MAPPED_SHARE
+from memtui.analysis.memory_sentences import MAPPED_SHARE, may_lack_pages
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.analysis.resident_readings import Readings
-from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, Status, is_lower_bound, lower_bounds
+from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, Status, is_lower_bound
 from memtui.core.units import duration, percent, size
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.size_summary import SizeSummary, bound_bytes, finite_median, size_clause, size_summary
@@ -109,10 +109,10 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
     samples = reader.samples
     result = size_summary(samples.wss_bytes[alike], why_no_working_set(reader))
     measured = alike & np.isfinite(samples.wss_bytes)
-    bounds = lower_bounds(samples.reason, measured)
     counted = np.flatnonzero(measured).tolist()
-    lack = [is_lower_bound(samples.reason[n]) or bool(samples.gaps[n]) for n in counted]
-    lower_bound = 2 * sum(lack) > len(lack)
+    bounds = [samples.reason[n] for n in counted if is_lower_bound(samples.reason[n])]
+    lack = sum(may_lack_pages(samples.reason[n], int(samples.gaps[n])) for n in counted)
+    lower_bound = 2 * lack > len(counted)
     reason = next((samples.reason[n] for n in counted if samples.status[n] == Status.APPROXIMATE), None)
     if _much_is_reclaimed(released, result.mean):
         lower_bound, reason = True, TAKEN_BACK

@@ -74,31 +74,36 @@ def process_summaries(
     listed = {*means, *_in_no_window(reader, means)}
     gpu = _at_window_ends(reader.gpu_memory(0, 2**62), rows, "gpu_bytes")
     use = _at_window_ends(reader.gpu_use(0, 2**62), rows, "gpus_used")
-    return tuple(
-        ProcessSummary(
-            pid=process.pid,
-            role=process.role,
-            generation=process.generation,
-            command=process.command,
-            wss_bytes=own.get("wss_bytes"),
-            wss_reason="" if "wss_bytes" in own else _why_no_working_set(rows, process.key),
-            shared_bytes=own.get("shared_bytes"),
-            rss_bytes=own.get("rss_bytes"),
-            pss_bytes=own.get("pss_bytes"),
-            private_bytes=own.get("private_bytes"),
-            swap_bytes=own.get("swap_bytes"),
-            gpu_bytes=of_gpu.mean,
-            gpu_max_bytes=_whole(of_gpu.max),
-            gpu_reason=of_gpu.reason,
-            gpus_used=used.mean,
-            gpus_used_reason=used.reason,
+    summaries = []
+    for process in reader.processes():
+        if process.key not in listed:
+            continue
+        own, of_gpu = means.get(process.key, {}), gpu.get(process.key, _NO_READINGS)
+        used = use.get(process.key, _NO_READINGS)
+        reason = ""
+        if "wss_bytes" not in own:
+            reason = _why_no_working_set(rows, process.key) if process.key in means else NO_WINDOW
+        summaries.append(
+            ProcessSummary(
+                pid=process.pid,
+                role=process.role,
+                generation=process.generation,
+                command=process.command,
+                wss_bytes=own.get("wss_bytes"),
+                wss_reason=reason,
+                shared_bytes=own.get("shared_bytes"),
+                rss_bytes=own.get("rss_bytes"),
+                pss_bytes=own.get("pss_bytes"),
+                private_bytes=own.get("private_bytes"),
+                swap_bytes=own.get("swap_bytes"),
+                gpu_bytes=of_gpu.mean,
+                gpu_max_bytes=_whole(of_gpu.max),
+                gpu_reason=of_gpu.reason,
+                gpus_used=used.mean,
+                gpus_used_reason=used.reason,
+            )
         )
-        for process in reader.processes()
-        if process.key in listed
-        for own, of_gpu, used in [
-            (means.get(process.key, {}), gpu.get(process.key, _NO_READINGS), use.get(process.key, _NO_READINGS))
-        ]
-    )
+    return tuple(summaries)
 
 
 def _in_no_window(reader: ReportSource, in_windows: Collection[int]) -> list[int]:
@@ -110,10 +115,7 @@ def _in_no_window(reader: ReportSource, in_windows: Collection[int]) -> list[int
 
 
 def _why_no_working_set(rows: ProcessRows, process: int) -> str:
-    own = [row["wss_bytes"] for row in rows if row["process"] == process]
-    if not own:
-        return NO_WINDOW
-    measured = any(size_bytes is not None for size_bytes in own)
+    measured = any(row["wss_bytes"] is not None for row in rows if row["process"] == process)
     return "known in windows of other lengths only" if measured else "known in no window"
 
 

@@ -88,7 +88,9 @@ def _working_set_growth(recent: Recent, growth: Growth) -> float | None:
     samples, of = recent.source.samples, recent.windows
     lengths_ns = samples.end_ns[of] - samples.start_ns[of]
     recently = (recent.t_s >= -growth.span_s) & np.isfinite(recent.wss_bytes)
-    recently &= lengths_ns >= ALIKE * np.median(lengths_ns[recently]) if recently.any() else recently
+    if not recently.any():
+        return None
+    recently &= lengths_ns >= ALIKE * np.median(lengths_ns[recently])
     wss = recent.wss_bytes[recently]
     third = len(wss) // 3
     return float(np.median(wss[-third:]) - np.median(wss[:third])) if third else None
@@ -150,7 +152,7 @@ def _again_share(recent: Recent, growth: Growth) -> float | None:
     since = recent.windows.start + int(np.searchsorted(recent.t_s, -growth.span_s))
     stop, first = recent.windows.stop, max(since, recent.windows.stop - MOST_WINDOWS)
     second, third = first + (stop - first) // 3, stop - (stop - first) // 3
-    largest = max(recent.processes, key=lambda key: recent.processes[key]["rss_bytes"] or 0, default=None)
+    largest = recent.largest
     if largest is None or not first < second < third < stop:
         return None
     each = [recent.touched_between(largest, *part) for part in ((first, second), (second, third), (third, stop))]

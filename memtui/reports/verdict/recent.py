@@ -240,6 +240,11 @@ class Recent:
         """The scalars of the processes of the last window, by their keys."""
         return {row["process"]: row for row in self.source.process_samples(self.sample, self.sample)}
 
+    @property
+    def largest(self) -> int | None:
+        """The key of the process with the largest RSS; None without one."""
+        return max(self.processes, key=lambda key: self.processes[key]["rss_bytes"] or 0, default=None)
+
     @cached_property
     def rows(self) -> list[VmaRow]:
         """The VMA rows of these processes, at their real addresses: for sums, never as text."""

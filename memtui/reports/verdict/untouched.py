@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.working_set import bytes_by_range
 from memtui.core.page_set import PageSet, union
-from memtui.core.samples import lower_bounds
+from memtui.core.samples import is_lower_bound
 from memtui.core.units import percent, size, span
 from memtui.reports.size_summary import bound_bytes
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
@@ -30,7 +29,7 @@ def untouched(recent: Recent) -> Check:
     subject = "memory that is not touched"
     if not recent.source.hello.pages.ok:
         return Check(RULE, f"{subject}: this tracker knows no pages", measured=False)
-    largest = max(recent.processes, key=lambda key: recent.processes[key]["rss_bytes"] or 0, default=None)
+    largest = recent.largest
     rss_bytes = None if largest is None else recent.processes[largest]["rss_bytes"]
     if largest is None or rss_bytes is None:
         return Check(RULE, f"{subject}: what is resident is not known", measured=False)
@@ -100,7 +99,7 @@ def _missing_bytes(recent: Recent, windows: int) -> float:
     """Return how much one of the last windows may lack that was touched in it."""
     of = slice(recent.windows.stop - windows, recent.windows.stop)
     reasons = recent.source.samples.reason[of]
-    return max(map(bound_bytes, lower_bounds(reasons, repeat(True))), default=0)
+    return max(map(bound_bytes, filter(is_lower_bound, reasons)), default=0)
 
 
 class _Touched:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
-from memtui.analysis.memory_sentences import MAPPED_SHARE, Figures, Forms, sentences_of
+from memtui.analysis.memory_sentences import MAPPED_SHARE, Figures, Forms, may_lack_pages, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, is_comparable, resident_bytes
 from memtui.analysis.target_loss import LastPart, last_part
-from memtui.core.samples import Process, is_lower_bound
+from memtui.core.samples import Process
 from memtui.reports.post_mortem import ending_forms
 from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
@@ -163,7 +163,7 @@ class WindowFigures:
         self._mapped_bytes += float(np.nansum(samples.faulted_in_bytes[of][measured]))
         reasons, gaps = samples.reason[of], samples.gaps[of]
         counted = np.flatnonzero(measured).tolist()
-        self._lower_bounds += sum(is_lower_bound(reasons[n]) or bool(gaps[n]) for n in counted)
+        self._lower_bounds += sum(may_lack_pages(reasons[n], int(gaps[n])) for n in counted)
         self._paused_ns = _sum(self._paused_ns, samples.paused_ns[of])
         self._lost_ns = _sum(self._lost_ns, samples.lost_ns[of])
 
