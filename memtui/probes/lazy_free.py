@@ -3,7 +3,7 @@
 Such pages stay resident until memory is short (madvise(2)). Touched and given back between two readings, they look as
 if nobody had touched them. The kernel says in ``smaps_rollup`` how many of them a process has (``LazyFree``; a page
 that is written again does not count). The kernel walks all page tables for that, and few programs use MADV_FREE. So a
-process that had no such pages is read seldom, and one whose mappings would be locked for long is not read.
+process that had no such pages for a while is read seldom, and one whose mappings would be locked for long is not read.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from memtui.probes.pss import LONGEST_NS, USUAL_NS_PER_BYTE
 LEAST_BYTES = 1 << 20  # of a process that is looked at in every window
 REST = 1000  # times its CPU time: until a process is looked at again that had none
 LEAST_APART_NS = 2_000_000_000
+STAYS_NS = (
+    30_000_000_000  # after the last such page a process is still read in every window: it may write them anew now
+)
 _LAZY_FREE = re.compile(rb"^LazyFree: *(\d+) kB$", re.MULTILINE)
 
 
@@ -33,6 +36,7 @@ class LazyFree:
         """``proc`` is where the process file system is mounted."""
         self._proc = proc
         self._due_ns: dict[int, int] = {}  # of processes that had none
+        self._had_ns: dict[int, int] = {}  # when a process had some last
 
     def doubt(self, pid: int, pages: PageSet) -> str:
         """Return a sentence about memory that is missing in a window of a process; empty where it is little."""
@@ -43,7 +47,9 @@ class LazyFree:
 
     def forget_others(self, pids: tuple[int, ...]) -> None:
         """Release what is kept of processes other than these."""
-        self._due_ns = {pid: due_ns for pid, due_ns in self._due_ns.items() if pid in pids}
+        for times in (self._due_ns, self._had_ns):
+            for pid in times.keys() - set(pids):
+                del times[pid]
 
     def _bytes_of(self, pid: int) -> int:
         if time.monotonic_ns() < self._due_ns.get(pid, 0):
@@ -53,6 +59,9 @@ class LazyFree:
             if rss_bytes_of(folder) * USUAL_NS_PER_BYTE <= LONGEST_NS:
                 match = _LAZY_FREE.search((folder / "smaps_rollup").read_bytes())
         lazy_bytes = int(match[1]) << 10 if match else 0
-        rest_ns = max(LEAST_APART_NS, REST * (time.thread_time_ns() - began_ns))
-        self._due_ns[pid] = 0 if lazy_bytes >= LEAST_BYTES else time.monotonic_ns() + rest_ns
+        rest_ns, now_ns = max(LEAST_APART_NS, REST * (time.thread_time_ns() - began_ns)), time.monotonic_ns()
+        if lazy_bytes >= LEAST_BYTES:
+            self._had_ns[pid] = now_ns
+        has_some = now_ns < self._had_ns.get(pid, -STAYS_NS) + STAYS_NS
+        self._due_ns[pid] = 0 if has_some else now_ns + rest_ns
         return lazy_bytes

@@ -120,7 +120,7 @@ def test_what_was_given_back_with_madv_free_may_have_been_touched(run, tmp_path)
     run_on = "while True: write(a, range(2048)); libc.madvise(ctypes.c_void_p(a), 2048 * 4096, 8); time.sleep(0.1)"
     pid, _ = run(f"a = map_(2048); write(a, range(2048)); print(a, flush=True)\n{run_on}")
     path = tmp_path / "s.memtui"
-    assert memtui("record", pid, "-o", path, "--duration", 3, "--interval", 0.5).returncode == 0
+    assert memtui("record", pid, "-o", path, "--duration", 6, "--interval", 0.5).returncode == 0
     with closing(Session(path)) as reader:
         said = Counter(reason for reason in reader.samples.reason if "MADV_FREE" in reason)
         assert said, Counter(reader.samples.reason)

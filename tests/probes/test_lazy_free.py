@@ -7,7 +7,7 @@ import pytest
 
 from memtui.core.page_set import PageSet
 from memtui.probes import lazy_free
-from memtui.probes.lazy_free import LEAST_APART_NS, REST, LazyFree
+from memtui.probes.lazy_free import LEAST_APART_NS, REST, STAYS_NS, LazyFree
 
 PAGES = PageSet.from_pages(np.arange(256))  # 1 MiB
 
@@ -46,6 +46,21 @@ def test_one_that_has_some_is_looked_at_in_every_window_and_another_one_now_and_
     assert probe.doubt(7, PAGES) == probe.doubt(7, PAGES) != ""
     rollup(tmp_path, 4 << 10)
     assert probe.doubt(7, PAGES).startswith("about 4.00 MiB")
+
+
+def test_one_that_writes_them_anew_is_looked_at_in_the_next_window_too(tmp_path, clock):
+    probe = LazyFree(tmp_path)
+    rollup(tmp_path, 8 << 10)
+    assert probe.doubt(7, PAGES) != ""
+    rollup(tmp_path, 0)
+    assert probe.doubt(7, PAGES) == "", "all of them were written at this moment"
+    rollup(tmp_path, 8 << 10)
+    assert probe.doubt(7, PAGES) != ""
+    rollup(tmp_path, 0)
+    clock[0] += STAYS_NS
+    assert probe.doubt(7, PAGES) == ""
+    rollup(tmp_path, 8 << 10)
+    assert probe.doubt(7, PAGES) == "", "it had none for long"
 
 
 def test_a_reading_that_takes_long_is_rare(tmp_path, clock, monkeypatch):

@@ -103,10 +103,11 @@ class Target:
         self.send(line)
         return self.receive()
 
-    def touch_for_ever(self, pages: int, touched: int, seed: int, *, write: bool = True) -> int:
+    def touch_for_ever(self, pages: int, touched: int, seed: int, *, write: bool = True, align: int = PAGE) -> int:
         """Memory of this many pages, of which a random set is touched in a loop. Returns its address."""
         address = self.do(
-            f"a = anonymous({pages}); v = view(a, {pages}); v[:] = 1; p = drawn({pages}, {touched}, {seed}); answer = a"
+            f"a = anonymous({pages}, align={align}); v = view(a, {pages}); v[:] = 1; "
+            f"p = drawn({pages}, {touched}, {seed}); answer = a"
         )
         self.send(f"loop(v, p, {write})")
         assert isinstance(address, int)
