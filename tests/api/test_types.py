@@ -55,6 +55,7 @@ memtui.bench.runs
 """
 
 
+@pytest.mark.slow
 def test_a_program_of_a_user_is_typed_and_what_is_wrong_in_it_is_found(tmp_path):
     for name, text in (("right", PROGRAM), ("wrong", WRONG)):
         (tmp_path / f"{name}.py").write_text(text)

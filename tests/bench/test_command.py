@@ -159,6 +159,7 @@ class TestMeasured:
         assert (one["energy_j"] is None) == (one["energy_status"] == "unavailable")
         assert one["energy_status"] != "unavailable" or one["energy_reason"]
 
+    @pytest.mark.slow
     def test_a_network_of_the_users_is_held_against_its_operators(self, tmp_path):
         file, path = write_networks(tmp_path), tmp_path / "bench.db"
         fast = ("--windows", "1", "--seconds", "0.05", "--threads", "1", "--warm-up", "0.1", "--db", path)
@@ -228,12 +229,13 @@ class TestMeasured:
         )
         assert out == "", "standard output is for the document"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "options",
         [
             # Small images and short windows see the same sooner, but for what is left out at the end of a minute.
             ("--grid", "size=32", "--seconds", "0.02", "--warm-up", "0.02", "--threads", "1"),
-            pytest.param((), marks=pytest.mark.slow),
+            (),
         ],
     )
     def test_a_quick_look_at_resnet50_ends_in_a_minute_and_is_never_silent(self, tmp_path, options):

@@ -248,6 +248,7 @@ class TestFitted:
         assert text.count("steps and trees") == 1 + ("outside" in text)
         assert "rows: 80, 0 of them flagged; left out: 80 flagged" in text
 
+    @pytest.mark.slow
     def test_a_terminal_hears_what_it_does(self, path):
         add(path, rows(CONVOLUTIONS[:80], energy_reason="no RAPL"))
         with terminals() as start:
@@ -317,6 +318,7 @@ class TestFitted:
         assert again["network"]["call_ns"] == pytest.approx(first["call_ns"]), "no model is fitted to a whole network"
         assert again["rows"] == 240
 
+    @pytest.mark.slow
     def test_several_devices_are_fitted_together(self, path):
         """A second device, three times as slow, of which ten rows are too few for a model of its own."""
         first = add(path, with_energy(rows(CONVOLUTIONS)), name="fast")

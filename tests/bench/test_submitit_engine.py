@@ -77,6 +77,7 @@ class TestRun:
         ]
         assert len(keys_in(path)) == 3, "what was measured is not measured again"
 
+    @pytest.mark.slow
     def test_a_failed_part_is_a_line_and_the_others_stay(self, tmp_path, here):
         (tmp_path / "x-0-of-2.db").write_text("this is not a database")
         result = memtui(*WORDS, "--jobs", "2", "--db", tmp_path / "x.db", timeout=240, env=here)

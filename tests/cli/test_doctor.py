@@ -48,6 +48,7 @@ def test_what_it_says_to_a_user():
         assert_true(*doctor(**other), OPTIONS, root=False)
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_root
 def test_the_choice_is_the_one_that_a_recording_makes(tmp_path):
     findings, _ = doctor()

@@ -250,6 +250,7 @@ def size_in(app, text: str) -> str:
     return next((line.partition(" MiB")[0].split()[-1] for line in screen_lines(app) if text in line), "")
 
 
+@pytest.mark.real_clock(alone=False)
 async def test_sizes_change_and_programs_come_and_go_and_the_chosen_row_stays_where_it_is(tmp_path):
     small, middle = hungry(tmp_path, "small", 40), hungry(tmp_path, "middle", 60)
     try:
@@ -390,6 +391,7 @@ def test_without_a_terminal_it_is_the_help():
     assert "\nwatch:\n" in done.stdout
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_tracker
 def test_from_home_to_a_process_and_back(tmp_path, monkeypatch):
     """The whole program on a terminal: typed, found, attached, left."""

@@ -211,8 +211,14 @@ for step in range(10**6):
     ("argv", "doing"),
     [
         (("train", "fcReLu", "--epochs", "1"), "training"),
-        (("tune", "fcReLu", "--grid", "type=BP,DFAMEM", "--set", "epochs=1"), "training"),
-        (("study", "filters", "--quick", "--cpus", "1", "-o", NEW, "--", "sleep", "1"), "filters"),
+        pytest.param(
+            ("tune", "fcReLu", "--grid", "type=BP,DFAMEM", "--set", "epochs=1"), "training", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ("study", "filters", "--quick", "--cpus", "1", "-o", NEW, "--", "sleep", "1"),
+            "filters",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(("calibrate", PID, "--blocks", "1", "--seconds", "1"), "watching process ", marks=needs_tracker),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",

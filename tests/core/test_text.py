@@ -394,6 +394,7 @@ def run(*words: object) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+@pytest.mark.real_clock(alone=False)
 @pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="needs the system's Python")
 @pytest.mark.parametrize("bare", [False, True], ids=["command", "name"])
 async def test_a_real_process_with_such_names(bare, tmp_path):

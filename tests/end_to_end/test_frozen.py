@@ -10,6 +10,7 @@ from tests.support.paused import Counter
 from tests.support.streams import sample
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_root
 @needs_tracker
 @pytest.mark.parametrize("version", [1, pytest.param(2, marks=pytest.mark.slow)])

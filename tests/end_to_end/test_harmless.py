@@ -279,8 +279,9 @@ def test_beside_a_sampling_profiler():
         held_share = sum(w.paused_ns or 0 for w in windows) / 2e9
         assert refused / (taken + refused) < 2 * held_share + 0.1, "it is refused while a window holds the program"
         assert taken > 20
-        # The first says that its marks could not be cleared before, if the profiler was there just then.
-        assert {w.status for w in windows} <= {"ok", "denied", "not paused", "failed"}
+        # The first says that its marks could not be cleared before, if the profiler was there just then; one is
+        # approximate where the machine's own DAMON took accessed bits.
+        assert {w.status for w in windows} <= {"ok", "approximate", "denied", "not paused", "failed"}
         assert sum(w.status == "failed" for w in windows) <= 1
         lost_share = sum(w.status != "ok" for w in windows) / len(windows)
         assert lost_share < 2 * profiled_s / 3 + 0.1, "a window is refused while the profiler holds the program"
@@ -422,12 +423,13 @@ sys.exit(max(r.wait() for r in ranks))
 """
 
 
+@pytest.mark.slow
 @needs_tracker
 @pytest.mark.parametrize(("what", "together"), [
     pytest.param("gloo", False, id="gloo"),
-    pytest.param("gloo", True, id="gloo, together", marks=pytest.mark.slow),
-    pytest.param("DataLoader", False, id="DataLoader", marks=pytest.mark.slow),
-    pytest.param("DataLoader", True, id="DataLoader, together", marks=pytest.mark.slow),
+    pytest.param("gloo", True, id="gloo, together"),
+    pytest.param("DataLoader", False, id="DataLoader"),
+    pytest.param("DataLoader", True, id="DataLoader, together"),
 ])  # fmt: skip
 def test_training_survives(what, together, tmp_path):
     """1,000 windows with MEMTUI_LONG=1, a hundred otherwise."""

@@ -31,6 +31,7 @@ FIGURES = {
     "placement.ipynb": 2,
     "sample_time.ipynb": 1,
 }  # at least, on any machine
+SHORT = ("filters.ipynb", "placement.ipynb")  # of these every test run sees that they work
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,9 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SHORT else pytest.mark.slow) for name in NOTEBOOKS]
+)
 def test_it_runs_and_draws(name, kernel):
     notebook = nbformat.read(FOLDER / name, 4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "outputs are in docs/notebooks"

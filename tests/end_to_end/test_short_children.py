@@ -57,6 +57,7 @@ def used(parts: dict[str, psutil.Process]) -> dict[str, tuple[int, float]]:
     return {name: (of.memory_info().rss, sum(of.cpu_times()[:2])) for name, of in parts.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.real_clock
 @needs_tracker
 def test_no_part_grows_with_children_that_ended(start, tmp_path):

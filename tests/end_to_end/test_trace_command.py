@@ -193,6 +193,7 @@ def test_its_timeline_has_the_steps_and_windows_of_the_report(tmp_path, translat
     assert pid in {event["pid"] for event in windows}
 
 
+@pytest.mark.slow
 def test_a_launcher_may_start_it_and_a_start_up_hook_of_the_user_runs_too(tmp_path):
     hooks = tmp_path / "hooks"
     hooks.mkdir()
@@ -221,6 +222,7 @@ def test_children_that_are_forked_do_no_harm(tmp_path):
     assert len(report["allocations"]["pids"]) == 1
 
 
+@pytest.mark.slow
 def test_an_error_of_the_program_is_its_own(tmp_path):
     text = TRAINING.replace("    loss.backward()", "    assert step < 6, 'it went wrong'\n    loss.backward()")
     done, report = traced(tmp_path, sys.executable, script(tmp_path, text), "20", every=2)
@@ -357,9 +359,8 @@ def test_what_goes_wrong_inside_does_not_reach_the_program(tmp_path):
     assert report["samples"]
 
 
-@pytest.mark.parametrize(
-    "how", ["torch.compile(model, backend='aot_eager')", pytest.param("nn.DataParallel(model)", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["torch.compile(model, backend='aot_eager')", "nn.DataParallel(model)"])
 def test_models_in_wrappers(tmp_path, how):
     text = TRAINING.replace("optimizer = torch", f"wrapped = {how}\noptimizer = torch").replace(
         "model(x)", "wrapped(x)"
@@ -392,6 +393,7 @@ def test_an_optimiser_that_is_compiled(tmp_path):
     assert report["allocations"]["steps"] == 3
 
 
+@pytest.mark.slow
 def test_weights_that_belong_to_no_module(tmp_path):
     text = TRAINING.replace(
         "optimizer = torch.optim.SGD(model.parameters(),",

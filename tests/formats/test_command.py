@@ -330,6 +330,7 @@ def test_a_write_that_fails_leaves_no_half_a_session(error, says, capsys, monkey
     assert [path.name for path in Path().iterdir()] == ["x.txt"]
 
 
+@pytest.mark.real_clock(alone=False)
 def test_a_kill_leaves_no_half_a_session_under_its_name(capsys, tmp_path):
     """A session is there whole or not at all, and what is left of a killed one is in nobody's way."""
     Path("x.txt").write_text(zpp_text(60_000))

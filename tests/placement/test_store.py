@@ -125,6 +125,7 @@ def test_a_log_that_cannot_be_folded_is_one_line(tmp_path: Path, monkeypatch: py
             ProfileFile.create(tmp_path / "q.memtui", CASE.graph, CASE.pools)
 
 
+@pytest.mark.real_clock(alone=False)
 def test_a_writer_that_is_killed_leaves_whole_rounds(tmp_path: Path) -> None:
     path = tmp_path / "p.memtui"
     ProfileFile.create(path, CASE.graph, CASE.pools)

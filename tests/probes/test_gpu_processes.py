@@ -394,6 +394,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.real_clock(alone=False)
 def test_a_recording_of_a_tree_whose_child_ends(driver, tmp_path):
     """Through the whole of memtui: parent and child on two boards, the parent grows, the child ends."""
     lists, path = tmp_path / "lists", tmp_path / "s.memtui"

@@ -145,6 +145,7 @@ def test_it_is_the_rss_of_a_real_process():
         child.communicate(b"\n")
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_tracker
 def test_a_recording_with_long_windows_has_readings_between_them(tmp_path):
     path = tmp_path / "s.memtui"

@@ -102,6 +102,7 @@ def test_the_gate_asks_for_its_line_whether_tests_failed_or_not(status, tmp_path
     assert done.returncode == 7, "the second try decides"
 
 
+@pytest.mark.slow
 def test_what_races_runs_in_one_worker():
     """And so does each other module, in one that may be another."""
     racing = ["tests/probes/test_contiguous_entries.py", "tests/probes/test_window_reader.py"]

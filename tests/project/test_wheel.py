@@ -57,6 +57,7 @@ def test_what_is_no_python_is_inside(wheel):
     assert not [name for name in names if name.startswith("tests")]
 
 
+@pytest.mark.slow
 def test_it_works_in_a_bare_environment(bare, tmp_path):
     session = write_session(tmp_path / "s.memtui", messages(20))
     memtui = bare / "memtui"

@@ -133,6 +133,7 @@ def test_a_recording_that_runs_is_reported(tmp_path):
     assert list((tmp_path / "state/memtui/control").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_program_that_is_traced_already_is_traced_once(tmp_path):
     path = tmp_path / "s.memtui"
     how = ("--trace", "--every", "10", "--tracker", "rss", "--no-sudo", "-o", str(path))

@@ -78,6 +78,7 @@ for step, (batch,) in zip(range(60), DataLoader(data, batch_size=16)):
 """
 
 
+@pytest.mark.slow
 def test_the_data_of_a_loader_is_named_in_the_report(tmp_path):
     done, report = traced(tmp_path, sys.executable, script(tmp_path, PROGRAM), every=10)
     assert done.returncode == 0, done.stderr

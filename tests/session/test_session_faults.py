@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import LONG
 from tests.support import fault_library
 
-STRIDE = 1 if LONG else 101  # a prime number, so that each kind of call is met at all places in time
+STRIDE = 1 if LONG else 211  # a prime number, so that each kind of call is met at all places in time
 PROCESSES = os.cpu_count() or 1 if LONG else 1
 
 

@@ -213,6 +213,7 @@ def test_windows_further_apart_than_half_a_block_have_an_estimate(tmp_path):
     assert overhead["self_cpu_fraction"] is None, "no block has two windows"
 
 
+@pytest.mark.real_clock(alone=False)
 def test_a_real_training_is_calibrated(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with printing(tmp_path / "log", *TRAINING.split()) as target:
@@ -234,6 +235,7 @@ def test_a_real_training_is_calibrated(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*.memtui*"))
 
 
+@pytest.mark.real_clock(alone=False)
 def test_an_interrupt_leaves_what_there_is(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with printing(tmp_path / "log", "-c", PRINTING) as target:

@@ -164,6 +164,7 @@ def test_an_end_in_the_middle_leaves_no_process_and_loses_one_run_at_most(tmp_pa
     assert "1 were done before" in done.stderr
 
 
+@pytest.mark.slow
 @needs_figures
 @needs_tracker
 def test_what_a_program_leaves_behind_ends_with_its_run(tmp_path):

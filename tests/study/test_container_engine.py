@@ -110,6 +110,7 @@ def done(tmp_path, means, program, limit_s=None):
     return perform(run_of(program, limit_s), tmp_path / "boxed", cpus, means, lambda progress: None)
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_root
 @needs_tracker
 def test_a_program_is_seen_from_its_first_instruction_and_nothing_is_left(tmp_path, means, program):
@@ -131,6 +132,7 @@ def test_a_program_is_seen_from_its_first_instruction_and_nothing_is_left(tmp_pa
     await_nothing_left(means.engine)
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_root
 @needs_tracker
 def test_a_program_ends_by_itself_with_its_status_and_its_output(tmp_path, means):
@@ -147,6 +149,7 @@ def test_a_program_ends_by_itself_with_its_status_and_its_output(tmp_path, means
     await_nothing_left(means.engine)
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_root
 @needs_tracker
 @pytest.mark.parametrize("victim", ["study", "worker"])
@@ -201,6 +204,7 @@ def test_an_engine_that_cannot_run_is_told_and_leaves_nothing(tmp_path, monkeypa
         assert json.loads((folder / "containers.json").read_text()) == {"containers": {}, "images": []}
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_root
 def test_a_process_that_is_not_the_one_is_not_watched(tmp_path, monkeypatch):
     """An engine on another machine, or on the host of this one, reports PIDs that are other processes here."""

@@ -514,6 +514,7 @@ def await_nothing_left() -> None:
     assert not [name for name in backing if name.startswith(("/tmp/#", "/var/tmp/#"))]
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_limit
 def test_a_ring_under_a_limit_brings_in_what_an_exact_lru_memory_misses(tmp_path):
     """8192 pages, 512 a step, in room for about half: every touch misses, whatever readahead makes of it."""
@@ -581,6 +582,7 @@ def await_swapping(seed: str) -> psutil.Process:
     raise AssertionError("it never swapped")
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_limit
 @pytest.mark.parametrize("who", ["study", "worker", "holder", "study and worker"])
 def test_a_kill_leaves_neither_swap_nor_cgroup_nor_process(tmp_path, who):

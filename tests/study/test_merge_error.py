@@ -200,6 +200,7 @@ while True:
 """
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_tracker
 def test_in_one_run_the_union_of_fine_windows_is_the_coarse_one(tmp_path):
     """A ring of 1000 pages in 0.1 s: a union of four windows goes round it, and so does one of 0.4 s."""

@@ -267,6 +267,7 @@ def test_a_network_of_the_user_goes_to_its_run(tmp_path):
     assert begun(tmp_path)[0][0].startswith("mine ")
 
 
+@pytest.mark.real_clock(alone=False)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_and_the_same_command_goes_on(tmp_path, how):
     tune = started(tmp_path, *GRID, seconds=1.0)
@@ -331,6 +332,7 @@ def test_a_run_that_does_not_listen_is_killed(tmp_path, monkeypatch):
     assert results.rows() == {}
 
 
+@pytest.mark.real_clock(alone=False)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("MEMTUI_CHAOS", "3"))))
 def test_killed_at_any_moment_it_loses_no_row_and_repeats_none(tmp_path, seed):
     chance = random.Random(seed)
@@ -354,6 +356,7 @@ def test_killed_at_any_moment_it_loses_no_row_and_repeats_none(tmp_path, seed):
     assert RUNS <= len(counts) <= RUNS + lived, "at most the one that was under way is repeated"
 
 
+@pytest.mark.real_clock(alone=False)
 def test_a_second_one_on_the_folder_names_the_first(tmp_path):
     first = started(tmp_path, *GRID, seconds=20.0)
     try:
@@ -381,6 +384,7 @@ def test_a_folder_that_cannot_be_held(tmp_path):
         assert f"is being run by process {os.getpid()}: wait" in tuned(tmp_path, *argv).stderr
 
 
+@pytest.mark.real_clock(alone=False)
 def test_several_at_a_time(tmp_path):
     tune = started(tmp_path, "fcReLu", "--grid", "seed=1,2,3,4,5", "--jobs", "4", seconds=3.0)
     until(lambda: len(begun(tmp_path)) == 4)

@@ -244,6 +244,7 @@ async def test_help_is_about_these_keys(tmp_path):
         assert isinstance(app.screen, GridScreen)
 
 
+@pytest.mark.real_clock(alone=False)
 class TestInATerminal:
     """The real thing, with runs that learn nothing."""
 

@@ -161,6 +161,7 @@ TARGET = """
 """
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_root
 @needs_tracker
 def test_stacks_and_heaps_of_the_threads_of_a_program_have_names(tmp_path):
@@ -199,6 +200,7 @@ OBJECTS = """
 """
 
 
+@pytest.mark.real_clock(alone=False)
 @needs_root
 @needs_tracker
 @pytest.mark.parametrize("allocator", ["pymalloc", "malloc"])

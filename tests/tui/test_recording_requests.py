@@ -113,6 +113,7 @@ def test_no_intervals(text):
         parse_interval_ns(text, INTERVAL_NS)
 
 
+@pytest.mark.real_clock(alone=False)
 def test_a_real_recording_takes_them(tmp_path, monkeypatch):
     session = tmp_path / "s.memtui"
     with own_state(tmp_path / "state", monkeypatch), pattern("loop", "--pages", 500) as truth:

@@ -250,6 +250,7 @@ def _opened(path):
         time.sleep(0.1)
 
 
+@pytest.mark.real_clock(alone=False)
 @pytest.mark.parametrize(("how", "note"), [((), UNTRACED), (("--trace", "--every", "7"), WAITING)])
 def test_a_recording_without_steps_says_whether_anything_is_traced(tmp_path, how, note):
     """While a real program runs that trains nothing; and a session keeps what was asked for."""

@@ -209,7 +209,9 @@ def wall_per_cpu_time() -> float:
 @pytest.mark.usefixtures("default_options")
 @pytest.mark.parametrize(("program", "with_twin"), [
     *(pytest.param(program, True, id=program.name, marks=[pytest.mark.slow] * program.slow) for program in ALL),
-    pytest.param(RANKS._replace(steps=3), False, id="torch_ranks.py-numbers-only"),  # six times torch would take long
+    pytest.param(  # six times torch would take long
+        RANKS._replace(steps=3), False, id="torch_ranks.py-numbers-only", marks=pytest.mark.slow
+    ),
 ])  # fmt: skip
 def test_a_program_does_what_it_does_and_the_numbers_hold(program, with_twin, tmp_path, monkeypatch):
     if program.needs and importlib.util.find_spec(program.needs) is None:
