@@ -252,8 +252,11 @@ class Recent:
 
 
 def _groups(first: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the borders of groups of windows, the same from call to call but at the ends."""
-    size = GROUP if stop - first >= 4 * GROUP else 1
+    """Yield the borders of groups of windows, the same from call to call but at the ends.
+
+    There are fewer than ``MOST_UNIONS`` groups: a cache that is too small by one holds none of them at its next use.
+    """
+    size = next(size for size, least in ((GROUP, 4 * GROUP), (GROUP // 4, 2 * GROUP), (1, 0)) if stop - first >= least)
     while first < stop:
         end = min(first - first % size + size, stop)
         yield first, end
