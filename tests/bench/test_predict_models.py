@@ -71,7 +71,7 @@ def test_a_model_that_knows_its_rows_by_heart_is_not_sure_of_others():
 
 def test_repeated_shapes_do_not_make_the_range_small():
     """The same shapes in several batches, with an error that belongs to the shape: rows of a shape know each other."""
-    shapes = in_space("predict", "conv2d", {})[::4]
+    shapes = in_space("predict", "conv2d", {})[::8]
     chance = np.random.default_rng(2)
     result = [(make("conv2d", {**c.parameters, "n": n}), error) for c in shapes for error in [chance.normal()]
              for n in (1, 2, 3, 4)]  # fmt: skip

@@ -273,7 +273,7 @@ def brute_force_ns(case: Problem, formulation: str) -> float | None:
 def test_solvers_agree_with_brute_force_on_random_graphs() -> None:
     chance = random.Random(20)
     compared = 0
-    while compared < 200:
+    while compared < (200 if LONG else 100):
         formulation = chance.choice((STATIC, STATIC, SYNC, ASYNC))
         most = {STATIC: 7, SYNC: 5, ASYNC: 4}[formulation]
         profile = any_profile(chance, most, in_place=chance.random() < 0.3)
@@ -325,7 +325,7 @@ def in_one_pool(graph: Graph, samples: Samples) -> bool:
 def test_moves_during_ops_agree_with_brute_force_where_tensors_live_long() -> None:
     chance = random.Random(24)
     compared = overlapped = early = 0
-    while compared < 60:
+    while compared < (60 if LONG else 30):
         profile = long_lived_profile(chance)
         graph = profile.graph
         case = problem(profile, 0)
@@ -339,7 +339,7 @@ def test_moves_during_ops_agree_with_brute_force_where_tensors_live_long() -> No
             paths = optimum(case, ASYNC, 30.0, 0.0).paths
             overlapped += any(move.overlapped for move in cost(case, paths).moves)
             early += any(pair == (F, B) for path in paths for pair in path)
-    assert overlapped >= 10
+    assert overlapped >= 5
     assert early >= 1, "a tensor that stays is copied, and leaves later"
 
 

@@ -59,7 +59,7 @@ class Fills(SessionWriter):
 
 @pytest.fixture(scope="module")
 def thinned(tmp_path_factory) -> tuple[Path, int, int]:
-    """(a session of 12,000 windows that had to stay below 16 MiB, its largest size, its samples)."""
+    """(a session of 6,000 windows that had to stay below 16 MiB, its largest size, its samples)."""
     path, count = tmp_path_factory.mktemp("thin") / "s.memtui", 6_000
     writer = Fills(path)
     recorder = SessionBuilder(writer, Limits(writer, LIMIT, None))

@@ -67,7 +67,7 @@ async def test_hundreds_of_keys_and_resizes_break_nothing(monkeypatch):
     session = FakeSession(60, growing=True, children=2)
     session.events = lambda first, last: []
     async with running(session, live=True) as d:
-        for _ in range(20 if LONG else 10):
+        for _ in range(20 if LONG else 6):
             await d.pilot.press(*(str(random.choice(keys)) for _ in range(10)))
             lines = screen_lines(d.app)
             assert {len(line) for line in lines} == {d.app.size.width}
