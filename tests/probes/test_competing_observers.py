@@ -283,3 +283,35 @@ def test_a_huge_page_that_another_process_touches_is_not_this_ones():
         pytest.skip("this kernel gave no huge pages")
     for window in windows:
         assert not [block for block in window.pages.huge.tolist() if block in others]
+
+
+# The parent touches memory that it shares with its child once, and sleeps. The child goes on.
+SHARED = """
+import mmap, os, time
+memory = mmap.mmap(-1, 64 << 20)  # shared
+memory[:: 4096] = b"1" * len(memory[:: 4096])
+parent = os.getpid()
+if os.fork():
+    import ctypes
+    print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)
+    time.sleep(600)
+while os.getppid() == parent:
+    for at in range(0, len(memory), 4096):
+        memory[at]
+"""
+
+
+@needs_tracker
+def test_shared_pages_that_another_process_touches_are_not_this_ones():
+    """The child touches them all, and DAMON takes the bits of some: whose they were is not known."""
+    with subprocess.Popen([sys.executable, "-c", SHARED], stdout=subprocess.PIPE, text=True) as target:
+        try:
+            assert target.stdout is not None
+            start = int(target.stdout.readline())
+            stream = sample(target.pid, 6, children=False, interval_ns=500_000_000)
+        finally:
+            target.kill()
+    windows = [window for window in stream.of_pid(target.pid) if window.pages is not None]
+    assert len(windows) >= 5
+    for window in windows[1:]:  # before the first one, both touched them
+        assert not within(window.pages, start, 16384)

@@ -103,6 +103,7 @@ struct walk_state {
 	u64 part_read;	   /* ... the part whose marks are wanted, ... */
 	u64 part_next;	   /* ... and the one that will be cleared */
 	u64 users_of;	   /* count the users of this address space in whatever process; 0: of the first one that is met */
+	u64 one_process;   /* no other one is read: who accessed a page that others map, too, is not known */
 	/* Set by the walk. */
 	u64 used;	   /* slots filled */
 	u64 skipped;	   /* slots that did not fit */
@@ -385,14 +386,30 @@ static __noinline bool is_large(struct walker *w, u64 entry)
 	       frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1;
 }
 
+/*
+ * Whether another process maps the page behind an entry, too, or this one maps it twice. Not for parts of large folios,
+ * whose pages need not be counted one by one.
+ */
+static __always_inline bool mapped_again(struct walker *w, u64 entry)
+{
+	u64 at = w->state->page_frames + ((entry & w->mask) >> 12) * bpf_core_type_size(struct page);
+	s32 more = 0; /* mappings besides the first */
+
+	if (!bpf_core_field_exists(struct page, _mapcount))
+		return false;
+	return !bpf_probe_read_kernel(&more, sizeof(more), (void *)(at + bpf_core_field_offset(struct page, _mapcount))) &&
+	       more > 0;
+}
+
 #define NOTED 1
-#define FOLIO_NOTED 2 /* this page, or others of its folio */
+#define PERHAPS_NOTED 2 /* this page, or others of its folio, or by another process */
 
 /*
  * Whether another observer (DAMON, page_idle) has cleared the accessed bit of this page since the last clear: the
  * kernel then leaves a note in the page frame, and clear_refs takes the note away together with the bit. A folio of
  * several pages has one note for all of them: good for a leaf, which maps the folio whole, and a doubt about each page
- * that is mapped by itself.
+ * that is mapped by itself. A page that several processes map has one note for all of them, too: a doubt where only
+ * one of them is read, and else the set of all of them has the page.
  */
 static __noinline u64 noted(struct walker *w, u64 entry, bool leaf)
 {
@@ -405,13 +422,17 @@ static __noinline u64 noted(struct walker *w, u64 entry, bool leaf)
 		if (frame.compound_head & 1)
 			return 0;
 	} else if (frame.compound_head & 1) {
-		noted = FOLIO_NOTED;
+		noted = PERHAPS_NOTED;
 		if (bpf_probe_read_kernel(&frame, sizeof(frame), (void *)(frame.compound_head - 1)))
 			return 0;
 	} else if (frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1) {
-		noted = FOLIO_NOTED;
+		noted = PERHAPS_NOTED;
 	}
-	return frame.flags >> bpf_core_enum_value(enum pageflags, PG_young) & 1 ? noted : 0;
+	if (!(frame.flags >> bpf_core_enum_value(enum pageflags, PG_young) & 1))
+		return 0;
+	if (noted == NOTED && !leaf && w->state->one_process && mapped_again(w, entry))
+		noted = PERHAPS_NOTED;
+	return noted;
 }
 
 /*

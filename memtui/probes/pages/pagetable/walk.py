@@ -188,6 +188,15 @@ class Walker:
         self._memory.set("second_look", int(wanted))
 
     @property
+    def one_process(self) -> bool:
+        """Whether no other process is read: then it is not known who accessed a page that others map, too."""
+        return bool(self._memory.get("one_process"))
+
+    @one_process.setter
+    def one_process(self, is_one: bool) -> None:
+        self._memory.set("one_process", int(is_one))
+
+    @property
     def knows_page_frames(self) -> bool:
         """Whether the page frames behind pages can be read; known after a walk."""
         return bool(self._memory.get("page_frames"))
@@ -195,7 +204,7 @@ class Walker:
     def copy_settings(self, other: Walker) -> None:
         """Take over the settings of another walker and what it knows of this machine, and reserve as much room."""
         self.reserve(other.slots)
-        for name in ("second_look", "page_frames"):
+        for name in ("second_look", "page_frames", "one_process"):
             self._memory.set(name, other._memory.get(name))
 
     def noted(self, pid: int, pages: PageSet, *, meanwhile: bool = False) -> PageSet:

@@ -18,6 +18,7 @@ _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
     *("second_look", "page_frames", "asked", "about", "known_address", "known_word", "known_physical"),
     *("want_tables", "tables_used", "leave_anonymous", "parts", "parts_seed", "part_read", "part_next", "users_of"),
+    "one_process",
     *("used", "skipped", "tables_lost", "errors", "vmas", "foreign", "hugetlb", "changed"),
     *("anonymous", "mm", "exec_id", "next", "mappings", "users", "held", "running", "in_doubt"),
 )
