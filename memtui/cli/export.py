@@ -14,7 +14,7 @@ from memtui.reports.arguments import add_redact
 
 FORMATS = (
     *("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", "chrome", "perfetto"),
-    *("folded", "speedscope"),
+    *("folded", "speedscope", "openmetrics"),
 )
 SLOW_S = 1.0  # an export that takes longer reports what it wrote
 

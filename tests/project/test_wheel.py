@@ -72,6 +72,7 @@ def test_it_works_in_a_bare_environment(bare, tmp_path):
     assert run(bare / "python", "-c", screen, cwd=tmp_path) == "ok\n"
 
 
+@pytest.mark.slow
 def test_parquet_names_its_extra_there(bare, tmp_path):
     session = write_session(tmp_path / "s.memtui", messages(5))
     done = subprocess.run(

@@ -90,6 +90,12 @@ def _stacks(form: str, reader: ReportSource) -> Files:
     return getattr(stacks, form)(reader)
 
 
+def _openmetrics(reader: ReportSource) -> Files:
+    from memtui.reports.export.openmetrics import openmetrics
+
+    return openmetrics(reader)
+
+
 FORMS: dict[str, Callable[[ReportSource], Files]] = {
     "csv": _csv,
     "parquet": _parquet,
@@ -98,6 +104,7 @@ FORMS: dict[str, Callable[[ReportSource], Files]] = {
     "html": _html,
     **{form: partial(_steps, form) for form in ("zpp", "analysis", "mxnet", "chrome", "perfetto")},
     **{form: partial(_stacks, form) for form in ("folded", "speedscope")},
+    "openmetrics": _openmetrics,
 }
 
 

@@ -1,0 +1,228 @@
+"""A session as OpenMetrics: the figures of all its windows with their times, for Prometheus to take in.
+
+``promtool tsdb create-blocks-from openmetrics`` makes blocks of a Prometheus server of it. Names and units follow
+https://prometheus.io/docs/specs/om/open_metrics_spec: base units, and ``_total`` at counters, which rise from the
+start of the session. What was not measured has no sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from memtui.core.errors import UserError
+from memtui.reports.source import ReportSource
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+FILE = "openmetrics.txt"
+Point = tuple[tuple[str, ...], int, float]
+"""Values of the family's own labels, when it was measured (CLOCK_MONOTONIC), the value."""
+
+
+class Family(NamedTuple):
+    """A metric family: its name and unit, whether it is a counter, a sentence about it, its labels and its points."""
+
+    name: str
+    unit: str
+    help: str
+    points: Callable[[ReportSource], Iterable[Point]]
+    labels: tuple[str, ...] = ()
+    counter: bool = False
+
+
+def openmetrics(reader: ReportSource) -> Iterator[tuple[str, Callable[[BinaryIO], Any]]]:
+    """Yield the one file. Raises UserError where prometheus-client is not installed, or nothing was recorded."""
+    if reader.imported() is not None:
+        raise UserError(f"{reader.short_title}: was imported, and has no windows; take --to csv")
+    registry = _Session(reader)
+    try:
+        from prometheus_client.openmetrics.exposition import generate_latest
+    except ImportError:
+        raise UserError(
+            "this form needs prometheus-client, which is not installed: pip install 'memtui[metrics]', or take --to csv"
+        ) from None
+    yield FILE, lambda file: file.write(generate_latest(registry))
+
+
+class _Session:
+    """A session in the shape of a registry of prometheus-client."""
+
+    def __init__(self, reader: ReportSource) -> None:
+        self._reader = reader
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each family that has a point."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        common = {"session": PurePath(self._reader.short_title).name, "host": self._reader.hello.host.hostname}
+        offset_ns = self._reader.hello.clock.wall_offset_ns
+        for family in FAMILIES:
+            kind = CounterMetricFamily if family.counter else GaugeMetricFamily
+            metric = kind(f"memtui_{family.name}", family.help, labels=(*common, *family.labels), unit=family.unit)
+            # Samples of one series stand together, in the order of time.
+            for labels, t_ns, value in sorted(family.points(self._reader), key=lambda point: point[:2]):
+                metric.add_metric((*common.values(), *labels), value, timestamp=(t_ns + offset_ns) / 1e9)
+            if metric.samples:
+                yield metric
+
+
+def _of_windows(column: str, scale: float = 1.0) -> Callable[[ReportSource], Iterator[Point]]:
+    """Return what yields a scalar of the whole tree at the end of each window that has it."""
+
+    def points(reader: ReportSource) -> Iterator[Point]:
+        values = np.asarray(getattr(reader.samples, column)[:], np.float64)
+        for end_ns, value in zip(reader.samples.end_ns[:].tolist(), (values * scale).tolist(), strict=True):
+            if value == value:
+                yield (), end_ns, value
+
+    return points
+
+
+def _summed(column: str) -> Callable[[ReportSource], Iterator[Point]]:
+    """Return what yields the sum of times in the windows so far, in seconds; none before the first measured one."""
+
+    def points(reader: ReportSource) -> Iterator[Point]:
+        values = np.asarray(getattr(reader.samples, column)[:], np.float64)
+        measured = ~np.isnan(values)
+        sums = np.cumsum(np.where(measured, values, 0.0)) / 1e9
+        ends_ns = reader.samples.end_ns[:]
+        yield from (
+            ((), end_ns, total)
+            for end_ns, total in zip(ends_ns[measured].tolist(), sums[measured].tolist(), strict=True)
+        )
+
+    return points
+
+
+def _counted(reader: ReportSource) -> Iterator[Point]:
+    for number, end_ns in enumerate(reader.samples.end_ns[:].tolist(), 1):
+        yield (), end_ns, number
+
+
+def _lengths(reader: ReportSource) -> Iterator[Point]:
+    lengths_s = (reader.samples.end_ns[:] - reader.samples.start_ns[:]) / 1e9
+    for end_ns, length_s in zip(reader.samples.end_ns[:].tolist(), lengths_s.tolist(), strict=True):
+        yield (), end_ns, length_s
+
+
+def _of_limits(field: str) -> Callable[[ReportSource], Iterator[Point]]:
+    """Return what yields a figure of the limit of memory that left least."""
+
+    def points(reader: ReportSource) -> Iterator[Point]:
+        for limit in reader.memory_limits(0, 2**62):
+            yield (limit.cgroup,), limit.t_ns, getattr(limit, field)
+
+    return points
+
+
+def _of_power(field: str) -> Callable[[ReportSource], Iterator[Point]]:
+    """Return what yields a figure of each source of power."""
+
+    def points(reader: ReportSource) -> Iterator[Point]:
+        for reading in reader.power(0, 2**62):
+            value = getattr(reading, field)
+            if value is not None:
+                yield (reading.device, reading.scope), reading.t_ns, value
+
+    return points
+
+
+def _energy(reader: ReportSource) -> Iterator[Point]:
+    """Yield the energy of each source since its first reading: the counters of hardware begin anywhere."""
+    first: dict[tuple[str, ...], float] = {}
+    for labels, t_ns, energy_j in _of_power("energy_j")(reader):
+        yield labels, t_ns, energy_j - first.setdefault(labels, energy_j)
+
+
+def _steps(reader: ReportSource) -> Iterator[Point]:
+    """Yield the number of training steps that each program had ended."""
+    for row in reader.training():
+        for step, end_ns in enumerate(reader.training_progress(row).ends_ns.tolist(), row.first_step):
+            yield (str(row.pid),), end_ns, step
+
+
+FAMILIES = (
+    Family(
+        "working_set_bytes",
+        "bytes",
+        "Memory that all processes touched in a window; a page of several is counted once where that is known.",
+        _of_windows("wss_bytes"),
+    ),
+    Family(
+        "resident_bytes",
+        "bytes",
+        "Sum of the resident memory of all processes: shared pages are counted several times.",
+        _of_windows("rss_bytes"),
+    ),
+    Family(
+        "proportional_resident_bytes",
+        "bytes",
+        "Proportional set size of all processes: a shared page is divided among those that map it.",
+        _of_windows("pss_bytes"),
+    ),
+    Family("processes", "", "Processes at the end of a window.", _of_windows("processes")),
+    Family("windows", "", "Windows so far.", _counted, counter=True),
+    Family("window_seconds", "seconds", "Length of a window.", _lengths),
+    Family(
+        "paused_seconds",
+        "seconds",
+        "Time for which processes were paused to be read.",
+        _summed("paused_ns"),
+        counter=True,
+    ),
+    Family(
+        "lost_seconds", "seconds", "About how much time watching took the processes.", _summed("lost_ns"), counter=True
+    ),
+    Family(
+        "sampler_cpu_seconds",
+        "seconds",
+        "CPU time of the sampler.",
+        _of_windows("sampler_cpu_ns", 1e-9),
+        counter=True,
+    ),
+    Family(
+        "recorder_cpu_seconds",
+        "seconds",
+        "CPU time of the recorder.",
+        _of_windows("recorder_cpu_ns", 1e-9),
+        counter=True,
+    ),
+    Family(
+        "memory_limit_bytes",
+        "bytes",
+        "The limit of memory that leaves least; without a cgroup, the memory of the machine.",
+        _of_limits("limit_bytes"),
+        ("cgroup",),
+    ),
+    Family("memory_used_bytes", "bytes", "What is in use under that limit.", _of_limits("used_bytes"), ("cgroup",)),
+    Family(
+        "memory_reclaimable_bytes",
+        "bytes",
+        "Part of that: page cache, which the kernel takes back before it kills.",
+        _of_limits("reclaimable_bytes"),
+        ("cgroup",),
+    ),
+    Family("memory_left_bytes", "bytes", "What is left below that limit.", _of_limits("left_bytes"), ("cgroup",)),
+    Family("power_watts", "watts", "Power of a device.", _of_power("power_w"), ("device", "scope")),
+    Family(
+        "energy_joules",
+        "joules",
+        "Energy of a device since its first reading.",
+        _energy,
+        ("device", "scope"),
+        counter=True,
+    ),
+    Family(
+        "gpu_memory_used_bytes",
+        "bytes",
+        "Memory in use on a GPU, by all programs.",
+        _of_power("memory_used_bytes"),
+        ("device", "scope"),
+    ),
+    Family("training_steps", "", "Training steps that ended.", _steps, ("pid",), counter=True),
+)
