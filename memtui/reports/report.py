@@ -28,6 +28,7 @@ from memtui.reports import memory_summary as memory
 from memtui.reports.allocation_summary import AllocationSummary, allocation_summary
 from memtui.reports.counter_summary import CounterSummary, counter_summaries
 from memtui.reports.energy_summary import EnergySummary, energy_summary
+from memtui.reports.huge_page_share import huge_page_share
 from memtui.reports.import_summary import ImportSummary, import_summary
 from memtui.reports.memory_limit import LimitSummary, last_limit
 from memtui.reports.overhead_summary import Overhead, budget_clause, overhead_of
@@ -138,6 +139,7 @@ class Report:
         windows: windows by interval; figures of the working set are those of the first group.
         duration_s, samples: time from the first window to the last, and number of windows.
         wss_bytes, wss_largest, shared_bytes: working set, largest window, and the part that processes share.
+        huge_page_share: share of huge pages in it.
         rss_bytes, pss_bytes, touched_fraction: resident memory, and the touched part of it.
         given_back_bytes: released memory in a window.
         reuse: reuse distances.
@@ -179,6 +181,7 @@ class Report:
     wss_bytes: memory.WorkingSetSummary
     wss_largest: memory.LargestWindow
     shared_bytes: SizeSummary
+    huge_page_share: float | None
     rss_bytes: memory.ResidentSummary
     pss_bytes: memory.ResidentSummary
     touched_fraction: memory.TouchedFraction
@@ -282,6 +285,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         wss_bytes=working_set,
         wss_largest=memory.largest_window(samples.wss_bytes[:], lengths_s),
         shared_bytes=memory.shared_memory(reader, alike),
+        huge_page_share=huge_page_share(reader, rows, alike_samples),
         rss_bytes=rss,
         pss_bytes=memory.proportional_set(resident_memory, rows, readings, lost),
         touched_fraction=memory.touched_of_resident(np.where(alike, samples.wss_bytes, np.nan), resident_memory),

@@ -10,6 +10,7 @@ from memtui.reports import memory_summary as memory
 from memtui.reports.allocation_summary import device_lines
 from memtui.reports.counter_summary import counter_line
 from memtui.reports.energy_summary import energy_lines
+from memtui.reports.huge_page_share import huge_page_lines
 from memtui.reports.import_summary import ImportSummary, import_lines
 from memtui.reports.memory_limit import limit_lines
 from memtui.reports.overhead_summary import overhead_line
@@ -61,6 +62,7 @@ def _recorded_lines(report: Report) -> list[str]:
         memory.working_set_line(report.wss_bytes, report.wss_largest, report.duration_s, report.gaps.end_s),
         *(f"windows      {sentence}" for sentence in memory.window_sentences(report.windows)),
         *memory.shared_lines(report.shared_bytes, report.wss_bytes, processes),
+        *huge_page_lines(report.huge_page_share),
         *memory.resident_lines(report.rss_bytes, report.pss_bytes, report.touched_fraction.of),
         *memory.released_lines(report.given_back_bytes, report.wss_bytes, several=processes > 1),
         *limit_lines(report.memory_limit),

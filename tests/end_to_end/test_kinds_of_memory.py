@@ -130,6 +130,22 @@ def test_what_was_given_back_with_madv_free_may_have_been_touched(run, tmp_path)
 
 
 @needs_tracker
+def test_huge_pages_count_whole_and_the_report_says_so(run, tmp_path):
+    """One byte of each is touched, of 4 KiB pages none."""
+    pid, _ = run(
+        "a = map_(16384); libc.madvise(ctypes.c_void_p(a), ctypes.c_size_t(16384 * 4096), 14); write(a, range(16384))\n"
+        "print(a, flush=True); touch(a, range(0, 16384, 512))"
+    )
+    path = tmp_path / "s.memtui"
+    assert memtui("record", pid, "-o", path, "--duration", 2, "--interval", 0.5).returncode == 0
+    report = json.loads(memtui("report", path, "--json").stdout)
+    if report["wss_bytes"]["median"] < 32 << 20:
+        pytest.skip("this kernel gave no huge pages")
+    assert report["huge_page_share"] > 0.5
+    assert "of the working set: each counts whole (2 MiB)" in memtui("report", path).stdout
+
+
+@needs_tracker
 def test_shared_memory_between_two_processes(run):
     """Each has marks of its own: what the child touches, the parent has not."""
     pid, (address,) = run(
