@@ -23,9 +23,7 @@ from memtui.probes.pss import LONGEST_NS, USUAL_NS_PER_BYTE
 LEAST_BYTES = 1 << 20  # of a process that is looked at in every window
 REST = 1000  # times its CPU time: until a process is looked at again that had none
 LEAST_APART_NS = 2_000_000_000
-STAYS_NS = (
-    30_000_000_000  # after the last such page a process is still read in every window: it may write them anew now
-)
+STAYS_NS = 30_000_000_000  # after the last such page a process is read in every window: it may write them anew now
 _LAZY_FREE = re.compile(rb"^LazyFree: *(\d+) kB$", re.MULTILINE)
 
 
@@ -36,7 +34,7 @@ class LazyFree:
         """``proc`` is where the process file system is mounted."""
         self._proc = proc
         self._due_ns: dict[int, int] = {}  # of processes that had none
-        self._had_ns: dict[int, int] = {}  # when a process had some last
+        self._stays_ns: dict[int, int] = {}  # until when a process that had some is read in every window
 
     def doubt(self, pid: int, pages: PageSet) -> str:
         """Return a sentence about memory that is missing in a window of a process; empty where it is little."""
@@ -47,7 +45,7 @@ class LazyFree:
 
     def forget_others(self, pids: tuple[int, ...]) -> None:
         """Release what is kept of processes other than these."""
-        for times in (self._due_ns, self._had_ns):
+        for times in (self._due_ns, self._stays_ns):
             for pid in times.keys() - set(pids):
                 del times[pid]
 
@@ -61,7 +59,6 @@ class LazyFree:
         lazy_bytes = int(match[1]) << 10 if match else 0
         rest_ns, now_ns = max(LEAST_APART_NS, REST * (time.thread_time_ns() - began_ns)), time.monotonic_ns()
         if lazy_bytes >= LEAST_BYTES:
-            self._had_ns[pid] = now_ns
-        has_some = now_ns < self._had_ns.get(pid, -STAYS_NS) + STAYS_NS
-        self._due_ns[pid] = 0 if has_some else now_ns + rest_ns
+            self._stays_ns[pid] = now_ns + STAYS_NS
+        self._due_ns[pid] = 0 if now_ns < self._stays_ns.get(pid, 0) else now_ns + rest_ns
         return lazy_bytes

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import percent
 from memtui.reports.source import ReportSource
+from memtui.reports.window_means import spread
 
 MOST_WINDOWS = 8  # whose pages are read
 NOTABLE = 0.1
@@ -29,17 +30,12 @@ def huge_page_share(reader: ReportSource, rows: Iterable[Mapping[str, Any]], sam
         if row["sample"] in samples:
             processes[row["sample"]].append(row["process"])
     every = sorted(processes)
-    some = sorted({every[n] for n in np.linspace(0, len(every) - 1, MOST_WINDOWS).astype(int)}) if every else []
     shares = []
-    for sample in some:
+    for sample in (every[n] for n in spread(len(every), MOST_WINDOWS).tolist()):
         sets = [pages for process in processes[sample] if (pages := reader.page_set(sample, process)) is not None]
         if touched_bytes := sum(pages.size_bytes for pages in sets):
-            shares.append(1 - sum(map(_small_bytes, sets)) / touched_bytes)
+            shares.append(1 - sum(pages.page_count for pages in sets) * PAGE_BYTES / touched_bytes)
     return float(np.median(shares)) if shares else None
-
-
-def _small_bytes(pages: PageSet) -> int:
-    return PageSet(pages.blocks, pages.bits, pages.huge[:0], pages.giant[:0]).size_bytes
 
 
 def huge_page_lines(share: float | None) -> list[str]:

@@ -12,6 +12,6 @@ LISTED = 10  # in the document; exports have all
 _WINDOWS = 64  # a page set takes a millisecond or more to decode
 
 
-def spread(windows: int) -> NDArray[np.int64]:
-    """Return the indices of at most ``_WINDOWS`` windows of so many, the first and the last among them."""
-    return distinct(np.linspace(0, max(windows - 1, 0), _WINDOWS).astype(np.int64))[:windows]
+def spread(windows: int, most: int = _WINDOWS) -> NDArray[np.int64]:
+    """Return the indices of at most ``most`` windows of so many, the first and the last among them."""
+    return distinct(np.linspace(0, max(windows - 1, 0), most).astype(np.int64))[:windows]

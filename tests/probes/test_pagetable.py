@@ -501,7 +501,7 @@ def test_there_is_room_for_page_tables_after_growth(target):
         target.do("v.sum()")
         for grow in (lambda walker: walker.walk(target.pid), lambda walker: walker.reserve(200)):
             with closing(Walker(slots=16)) as walker:
-                walker.start_round()
+                walker.start_round(2)
                 assert len(walker._memory.tables) == walk.MANY_TABLES
                 grow(walker)
                 assert walker.slots > 60000 // 512
@@ -509,7 +509,7 @@ def test_there_is_room_for_page_tables_after_growth(target):
                 assert met.tables is not None
                 assert len(met.tables.frames_behind(met.pages).pages) >= 59000, "DAMON, where it runs, takes some marks"
         with closing(Walker(slots=16)) as walker:
-            walker.start_round()
+            walker.start_round(2)
             met = walker.walk(target.pid, want_tables=True)  # and where it grows on the way
             assert met.tables is not None
             assert len(met.tables.blocks) >= 60000 // 512

@@ -102,7 +102,7 @@ def test_parts_together_are_the_whole(eager, target):
             assert np.array_equal(parts.anonymous[side], whole.anonymous[side])
         assert (parts.address_space, parts.vmas) == (whole.address_space, whole.vmas)
         assert np.array_equal(parts.mappings, whole.mappings)
-        first.start_round()
+        first.start_round(2)
         tables = split.walk(target.pid, cuts, want_resident=False, want_tables=True)[0].tables
         assert tables is not None, "the page frames of several processes are told all the same"
     finally:

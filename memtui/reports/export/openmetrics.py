@@ -7,14 +7,16 @@ start of the session. What was not measured has no sample.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.core.errors import UserError
 from memtui.reports.source import ReportSource
+from memtui.session.sample_arrays import SampleArrays
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -59,7 +61,7 @@ class _Session:
         """Yield each family that has a point."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        common = {"session": PurePath(self._reader.short_title).name, "host": self._reader.hello.host.hostname}
+        common = {"session": self._reader.short_title, "host": self._reader.hello.host.hostname}
         offset_ns = self._reader.hello.clock.wall_offset_ns
         for family in FAMILIES:
             kind = CounterMetricFamily if family.counter else GaugeMetricFamily
@@ -71,43 +73,31 @@ class _Session:
                 yield metric
 
 
-def _of_windows(column: str, scale: float = 1.0) -> Callable[[ReportSource], Iterator[Point]]:
-    """Return what yields a scalar of the whole tree at the end of each window that has it."""
+def _of_windows(values: Callable[[SampleArrays], NDArray[Any]]) -> Callable[[ReportSource], Iterator[Point]]:
+    """Return what yields a value of the whole tree at the end of each window that has it; nan: not measured."""
 
     def points(reader: ReportSource) -> Iterator[Point]:
-        values = np.asarray(getattr(reader.samples, column)[:], np.float64)
-        for end_ns, value in zip(reader.samples.end_ns[:].tolist(), (values * scale).tolist(), strict=True):
-            if value == value:
+        ends_ns = reader.samples.end_ns[:].tolist()
+        for end_ns, value in zip(ends_ns, values(reader.samples).tolist(), strict=True):
+            if not math.isnan(value):
                 yield (), end_ns, value
 
     return points
 
 
-def _summed(column: str) -> Callable[[ReportSource], Iterator[Point]]:
-    """Return what yields the sum of times in the windows so far, in seconds; none before the first measured one."""
-
-    def points(reader: ReportSource) -> Iterator[Point]:
-        values = np.asarray(getattr(reader.samples, column)[:], np.float64)
-        measured = ~np.isnan(values)
-        sums = np.cumsum(np.where(measured, values, 0.0)) / 1e9
-        ends_ns = reader.samples.end_ns[:]
-        yield from (
-            ((), end_ns, total)
-            for end_ns, total in zip(ends_ns[measured].tolist(), sums[measured].tolist(), strict=True)
-        )
-
-    return points
+def _column(name: str, scale: float = 1.0) -> Callable[[ReportSource], Iterator[Point]]:
+    """Return what yields a scalar of each window."""
+    return _of_windows(lambda samples: np.asarray(getattr(samples, name)[:], np.float64) * scale)
 
 
-def _counted(reader: ReportSource) -> Iterator[Point]:
-    for number, end_ns in enumerate(reader.samples.end_ns[:].tolist(), 1):
-        yield (), end_ns, number
+def _summed(name: str) -> Callable[[ReportSource], Iterator[Point]]:
+    """Return what yields the sum of times in the windows so far, in seconds, at those that have one."""
 
+    def sums(samples: SampleArrays) -> NDArray[Any]:
+        values = np.asarray(getattr(samples, name)[:], np.float64)
+        return np.where(np.isnan(values), np.nan, np.nancumsum(values)) / 1e9
 
-def _lengths(reader: ReportSource) -> Iterator[Point]:
-    lengths_s = (reader.samples.end_ns[:] - reader.samples.start_ns[:]) / 1e9
-    for end_ns, length_s in zip(reader.samples.end_ns[:].tolist(), lengths_s.tolist(), strict=True):
-        yield (), end_ns, length_s
+    return _of_windows(sums)
 
 
 def _of_limits(field: str) -> Callable[[ReportSource], Iterator[Point]]:
@@ -151,23 +141,34 @@ FAMILIES = (
         "working_set_bytes",
         "bytes",
         "Memory that all processes touched in a window; a page of several is counted once where that is known.",
-        _of_windows("wss_bytes"),
+        _column("wss_bytes"),
     ),
     Family(
         "resident_bytes",
         "bytes",
         "Sum of the resident memory of all processes: shared pages are counted several times.",
-        _of_windows("rss_bytes"),
+        _column("rss_bytes"),
     ),
     Family(
         "proportional_resident_bytes",
         "bytes",
         "Proportional set size of all processes: a shared page is divided among those that map it.",
-        _of_windows("pss_bytes"),
+        _column("pss_bytes"),
     ),
-    Family("processes", "", "Processes at the end of a window.", _of_windows("processes")),
-    Family("windows", "", "Windows so far.", _counted, counter=True),
-    Family("window_seconds", "seconds", "Length of a window.", _lengths),
+    Family("processes", "", "Processes at the end of a window.", _column("processes")),
+    Family(
+        "windows",
+        "",
+        "Windows so far.",
+        _of_windows(lambda samples: np.arange(1, len(samples.sample) + 1)),
+        counter=True,
+    ),
+    Family(
+        "window_seconds",
+        "seconds",
+        "Length of a window.",
+        _of_windows(lambda samples: (samples.end_ns[:] - samples.start_ns[:]) / 1e9),
+    ),
     Family(
         "paused_seconds",
         "seconds",
@@ -182,14 +183,14 @@ FAMILIES = (
         "sampler_cpu_seconds",
         "seconds",
         "CPU time of the sampler.",
-        _of_windows("sampler_cpu_ns", 1e-9),
+        _column("sampler_cpu_ns", 1e-9),
         counter=True,
     ),
     Family(
         "recorder_cpu_seconds",
         "seconds",
         "CPU time of the recorder.",
-        _of_windows("recorder_cpu_ns", 1e-9),
+        _column("recorder_cpu_ns", 1e-9),
         counter=True,
     ),
     Family(

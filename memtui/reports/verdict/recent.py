@@ -256,7 +256,8 @@ def _groups(first: int, stop: int) -> Iterator[tuple[int, int]]:
 
     There are fewer than ``MOST_UNIONS`` groups: a cache that is too small by one holds none of them at its next use.
     """
-    size = next(size for size, least in ((GROUP, 4 * GROUP), (GROUP // 4, 2 * GROUP), (1, 0)) if stop - first >= least)
+    windows = stop - first
+    size = GROUP if windows >= 4 * GROUP else GROUP // 4 if windows >= 2 * GROUP else 1
     while first < stop:
         end = min(first - first % size + size, stop)
         yield first, end

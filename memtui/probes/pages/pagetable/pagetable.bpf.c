@@ -370,11 +370,15 @@ struct frame {
 	u64 compound_head; /* bit 0: not the first page of its folio */
 };
 
+/* The address of the struct page behind an entry of a page table. */
+static __always_inline u64 frame_of(struct walker *w, u64 entry)
+{
+	return w->state->page_frames + ((entry & w->mask) >> 12) * bpf_core_type_size(struct page);
+}
+
 static __always_inline bool read_frame(struct walker *w, u64 entry, struct frame *frame)
 {
-	u64 at = w->state->page_frames + ((entry & w->mask) >> 12) * bpf_core_type_size(struct page);
-
-	return !bpf_probe_read_kernel(frame, sizeof(*frame), (void *)at);
+	return !bpf_probe_read_kernel(frame, sizeof(*frame), (void *)frame_of(w, entry));
 }
 
 /* Whether the page behind an entry of a page table is one of several of its folio. Unknown counts as yes. */
@@ -392,13 +396,12 @@ static __noinline bool is_large(struct walker *w, u64 entry)
  */
 static __always_inline bool mapped_again(struct walker *w, u64 entry)
 {
-	u64 at = w->state->page_frames + ((entry & w->mask) >> 12) * bpf_core_type_size(struct page);
+	u64 at = frame_of(w, entry) + bpf_core_field_offset(struct page, _mapcount);
 	s32 more = 0; /* mappings besides the first */
 
 	if (!bpf_core_field_exists(struct page, _mapcount))
 		return false;
-	return !bpf_probe_read_kernel(&more, sizeof(more), (void *)(at + bpf_core_field_offset(struct page, _mapcount))) &&
-	       more > 0;
+	return !bpf_probe_read_kernel(&more, sizeof(more), (void *)at) && more > 0;
 }
 
 #define NOTED 1

@@ -198,9 +198,7 @@ class PageTableTracker:
         self._began = ()
         self._look_for_others()
         self._several = processes > 1
-        self._walker.one_process = not self._several
-        if self._several:
-            self._walker.start_round()
+        self._walker.start_round(processes)
         if self._walker.reads_young_flags:
             for tracked in self._tracked.values():
                 tracked.recent.update()

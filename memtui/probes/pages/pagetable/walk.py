@@ -80,8 +80,15 @@ class Walker:
         """Blocks of 2 MiB that fit."""
         return self._memory.slots
 
-    def start_round(self) -> None:
-        """Drop the tables that were copied out, and make room for as many again. Nothing should be paused."""
+    def start_round(self, processes: int) -> None:
+        """Prepare walks of so many processes. Nothing should be paused.
+
+        Of one process no tables are copied out, and it is not known who accessed a page that others map, too. For
+        several, the tables that were copied out are dropped, and there is room for as many again.
+        """
+        self._memory.set("one_process", int(processes <= 1))
+        if processes <= 1:
+            return
         room, wanted = len(self._memory.tables), self._next_table + self._tables_missing
         if room < MANY_TABLES or wanted > room // 2:
             self._reload(self.slots, max(MANY_TABLES, 2 * wanted))
@@ -186,15 +193,6 @@ class Walker:
     @reads_young_flags.setter
     def reads_young_flags(self, wanted: bool) -> None:
         self._memory.set("second_look", int(wanted))
-
-    @property
-    def one_process(self) -> bool:
-        """Whether no other process is read: then it is not known who accessed a page that others map, too."""
-        return bool(self._memory.get("one_process"))
-
-    @one_process.setter
-    def one_process(self, is_one: bool) -> None:
-        self._memory.set("one_process", int(is_one))
 
     @property
     def knows_page_frames(self) -> bool:
