@@ -328,6 +328,44 @@ def test_the_share_of_marks_that_stay_decides_how_they_are_cleared(target, share
         target.do("os.kill(child, 9); os.waitpid(child, 0)")
 
 
+@pytest.mark.parametrize(("shared", "kind"), [(60, WORKING_SET), (2000, FULL)], ids=["0.4 %", "12 %"])
+def test_marks_that_stay_are_those_of_a_running_process_too(target, shared, kind):
+    """It touches pages again as soon as they are cleared. What it shares stays marked, whether it touches it or not."""
+    own, address = target.do(_SHARED_AND_OWN)
+    try:
+        tracker, observer = _track(target)
+        target.do("v[:] = 2")
+        observer.window(target.pid)
+        tracker.running.add(target.pid)
+        target.do(f"v[:] = 2; s[:{shared}].sum()")
+        window = observer.window(target.pid)
+        assert window.rearm == kind
+        assert_touched(target.pid, window.pages, address, 4096, range(shared))
+        assert within(tracker._tracked[target.pid].uncertain.unknown, own, _OWN) == [], "those were cleared"
+        target.do("v[:] = 2")
+        window = observer.window(target.pid)
+        assert len(within(window.pages, address, 4096)) == (shared if kind == WORKING_SET else 0)
+        assert (window.unknown_bytes >= shared * 4096) == (kind == WORKING_SET)
+        observer.close()
+        tracker.close()
+    finally:
+        target.do("os.kill(child, 9); os.waitpid(child, 0)")
+
+
+def test_a_running_process_that_marks_its_pages_again_is_not_cleared_in_full(target):
+    address = target.touch_for_ever(65536, 5000, seed=3)
+    tracker, observer = _track(target)
+    tracker.running.add(target.pid)
+    for _ in range(4):
+        target.let_run(0.005)
+        window = tracker.window(target.pid, (), want_resident=False)
+        assert window.rearm == WORKING_SET
+        assert_touched(target.pid, window.pages, address, 65536, drawn(65536, 5000, 3))
+    assert not within(tracker._tracked[target.pid].uncertain.unknown, address, 65536)
+    observer.close()
+    tracker.close()
+
+
 def test_a_process_whose_marks_stay_is_cleared_in_full_for_sixteen_windows(target):
     target.do(_SHARED_AND_OWN)
     try:

@@ -57,6 +57,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define VMA_HUGETLB 0x00400000ULL
 #define VMA_MIXEDMAP 0x10000000ULL
 
+/* Of the mapping that a page frame names: it is none of a file. */
+#define MAPPING_ANONYMOUS 1ULL
+
 /* Of a task: a thread of the kernel. It borrows address spaces. */
 #define TASK_KTHREAD 0x00200000U
 
@@ -78,6 +81,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define ABOUT_ACCESSED 1 /* the accessed bit is set */
 #define ABOUT_LARGE 2	 /* a part of a folio of several pages, mapped page by page */
 #define ABOUT_BOTH 3	 /* accessed or noted: while a walk runs, a bit may be taken between this and the walk */
+#define ABOUT_KEPT 4	 /* the accessed bit is set, and MADV_COLD passes over the page */
 
 struct walk_state {
 	/* Set by the reader before a walk. */
@@ -402,6 +406,33 @@ static __always_inline bool mapped_again(struct walker *w, u64 entry)
 	if (!bpf_core_field_exists(struct page, _mapcount))
 		return false;
 	return !bpf_probe_read_kernel(&more, sizeof(more), (void *)at) && more > 0;
+}
+
+/*
+ * Whether MADV_COLD passes over the page behind an entry, though it is anonymous memory: another process maps it, too,
+ * or it is one of several of a folio that is mapped page by page. The processor cannot write to memory that several
+ * processes have since a fork. Unknown counts as yes.
+ */
+static __noinline bool is_passed_over(struct walker *w, u64 entry, bool leaf)
+{
+	u64 at = frame_of(w, entry), mapping = 0;
+	bool writable = entry & E_WRITABLE, large;
+	struct frame frame = {};
+
+	if (!read_frame(w, entry, &frame))
+		return true;
+	large = frame.compound_head & 1 || frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1;
+	if (frame.compound_head & 1)
+		at = frame.compound_head - 1;
+	if (bpf_core_field_exists(struct page, mapping) &&
+	    !bpf_probe_read_kernel(&mapping, sizeof(mapping), (void *)(at + bpf_core_field_offset(struct page, mapping))) &&
+	    !(mapping & MAPPING_ANONYMOUS))
+		return false;
+	if (leaf)
+		return !writable;
+	if (large)
+		return true;
+	return !writable && (!bpf_core_field_exists(struct page, _mapcount) || mapped_again(w, entry));
 }
 
 #define NOTED 1
@@ -808,12 +839,12 @@ static long answer_page(u32 i, void *context)
 		return 0;
 	/* Under PROT_NONE the number of the page frame is kept inverted. */
 	if (!(entry & E_PRESENT)) {
-		if (a->about == ABOUT_LARGE)
+		if (a->about == ABOUT_LARGE || a->about == ABOUT_KEPT)
 			a->yes |= bit;
 		return 0;
 	}
-	if (a->about == ABOUT_LARGE) {
-		if (is_large(a->walker, entry))
+	if (a->about == ABOUT_LARGE || a->about == ABOUT_KEPT) {
+		if (a->about == ABOUT_LARGE ? is_large(a->walker, entry) : is_passed_over(a->walker, entry, false))
 			a->yes |= bit;
 		return 0;
 	}
@@ -844,7 +875,7 @@ static long answer_word(u32 i, void *context)
 		if (a->about == ABOUT_BOTH)
 			a->yes = asked & accessed;
 		a->word = i;
-		a->asked = asked & ~accessed;
+		a->asked = a->about == ABOUT_KEPT ? asked & accessed : asked & ~accessed;
 		bpf_loop(64, answer_page, a, 0);
 	}
 	a->question->page[i] = a->yes;
@@ -864,7 +895,11 @@ static long answer(u32 i, void *context)
 		return 1;
 	entry = middle_entry(w, a.question->block << BLOCK_SHIFT);
 	if (!(entry & E_PRESENT) || is_leaf(entry)) {
-		if (!(w->state->about == ABOUT_ACCESSED && is_leaf(entry) && entry & E_ACCESSED))
+		bool kept = is_leaf(entry) && entry & E_ACCESSED;
+
+		if (kept && a.about == ABOUT_KEPT)
+			kept = is_passed_over(w, entry & ~(BLOCK - 1) | entry & E_WRITABLE, true);
+		if (!kept || (a.about != ABOUT_ACCESSED && a.about != ABOUT_KEPT))
 			__builtin_memset(a.question->page, 0, sizeof(a.question->page));
 		return 0;
 	}

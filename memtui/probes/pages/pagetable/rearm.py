@@ -4,7 +4,8 @@
 * **working-set**: only accessed pages can have the bit set, so only their neighbourhood is cleared: private anonymous
   memory by ``process_madvise(MADV_COLD)`` from each accessed page to the next one nearby, files and shared memory by
   writing ``3`` to ``clear_refs``. Then the accessed pages are read once more. A page whose bit stays set after a second
-  try (a page shared since a fork) is *unknown* in the next window. Where more than one page in a hundred is unknown,
+  try (a page shared since a fork) is *unknown* in the next window; of a process that runs meanwhile, whose bits may be
+  new, this is a page that MADV_COLD passes over. Where more than one page in a hundred is unknown,
   the process is cleared in full. Side effect: accessed pages become the first candidates for reclaim until they are
   accessed again, so ``auto`` does not use this way where reclaim is near, or where it would not be cheaper.
 
@@ -93,7 +94,7 @@ class Rearmer:
             readers: for reading accessed bits again; their threads clear.
             flusher: for flushing where clearing does not flush on the way.
             requested: ``auto``, ``working-set`` or ``full``.
-            paused: targets stand still meanwhile; only then can bits that stayed set be told from new ones.
+            paused: targets stand still meanwhile; else bits that stayed set cannot be told from new ones by themselves.
             running: processes that run all the same.
 
         Raises:
@@ -273,7 +274,7 @@ class Rearmer:
             if files is None and still and not shared:
                 handle.clear_mapped_files()
         if not still:
-            return used or COLD, PageSet.empty()
+            return used or COLD, self._walker.kept(handle.pid, touched).union(self._walker.noted(handle.pid, noted))
         left = self._still_marked(handle.pid, touched, noted)
         if not used and flushed_in(flushing, touched, left):
             used = COLD

@@ -29,7 +29,7 @@ TOP = (1 << 64) - 1
 # Page tables that are copied out in one round: of one process, of several (4 MiB). Loading again with more room takes
 # as much CPU time as a budget of 1 % has in 20 s.
 _FEW_TABLES, MANY_TABLES = 16, 1024
-_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_BOTH = range(4)
+_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_BOTH, _ABOUT_KEPT = range(5)
 # The programs. Those that take no lock need a process that stands still.
 _WALK, _EXTENTS, _QUERY, _QUERY_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
 _AHEAD = {_WALK: 1, _EXTENTS: 1, _QUERY: 2, _QUERY_LOCKED: 0, _USERS: 2}  # runs that a window needs
@@ -90,7 +90,7 @@ class Walker:
         if processes <= 1:
             return
         room, wanted = len(self._memory.tables), self._next_table + self._tables_missing
-        if room < MANY_TABLES or wanted > room // 2:
+        if room < MANY_TABLES or wanted > room * 3 // 4:
             self._reload(self.slots, max(MANY_TABLES, 2 * wanted))
         self._next_table = self._tables_missing = 0
 
@@ -228,11 +228,23 @@ class Walker:
 
     def marked(self, pid: int, pages: PageSet) -> PageSet:
         """Return those of the pages, huge ones included, whose accessed bit is set. Raises as ``walk``."""
-        small = self._query(pid, pages, _ABOUT_ACCESSED)
+        return self._query_all(pid, pages, _ABOUT_ACCESSED)
+
+    def kept(self, pid: int, pages: PageSet) -> PageSet:
+        """Return those of the pages, huge ones included, whose accessed bit is set, and stays so under MADV_COLD.
+
+        Of a running process others may be marked again by now. Without page frames these are all marked ones. Pages of
+        files are not among them: they are cleared in another way. Raises as ``walk``.
+        """
+        return self._query_all(pid, pages, _ABOUT_KEPT if self.knows_page_frames else _ABOUT_ACCESSED)
+
+    def _query_all(self, pid: int, pages: PageSet, about: int) -> PageSet:
+        """Return those of the pages, huge ones included, for which the BPF program answers yes."""
+        small = self._query(pid, pages, about)
         if not len(pages.huge):
             return small
         every = PageSet.from_blocks(pages.huge, np.full((len(pages.huge), 8), TOP, np.uint64))
-        return PageSet(small.blocks, small.bits, self._query(pid, every, _ABOUT_ACCESSED).blocks, pages.giant[:0])
+        return PageSet(small.blocks, small.bits, self._query(pid, every, about).blocks, pages.giant[:0])
 
     def large(self, pid: int, pages: PageSet) -> PageSet:
         """Return those of the 4 KiB pages that are, or may be, part of a large folio. Raises as ``walk``."""
