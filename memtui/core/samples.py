@@ -77,7 +77,7 @@ class Host:
     """The machine a session was taken on.
 
     ``huge_pages``: for which memory the kernel takes transparent huge pages: "always", "madvise" or "never"; empty
-    where that was not read.
+    where that was not read. ``numa_nodes``: how many have memory; None: not read.
     """
 
     hostname: str
@@ -86,6 +86,7 @@ class Host:
     cpu_count: int
     memory_bytes: int
     huge_pages: str = ""
+    numa_nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from memtui.core.numa import NODES, numbers_in
 from memtui.core.samples import Clock, Host
 
 
@@ -40,7 +41,17 @@ def read_host() -> Host:
     uname = os.uname()
     cpus = len(os.sched_getaffinity(0))
     memory_bytes = psutil.virtual_memory().total
-    return Host(uname.nodename, uname.release, uname.machine, cpus, memory_bytes, transparent_huge_pages())
+    return Host(
+        uname.nodename, uname.release, uname.machine, cpus, memory_bytes, transparent_huge_pages(), numa_nodes()
+    )
+
+
+def numa_nodes(nodes: Path = NODES) -> int | None:
+    """Return how many NUMA nodes have memory; None where the kernel does not say."""
+    try:
+        return len(numbers_in((nodes / "has_memory").read_text())) or None
+    except (OSError, ValueError):
+        return None
 
 
 def transparent_huge_pages() -> str:

@@ -39,7 +39,7 @@ class Overhead:
 
     Attributes:
         paused_fraction: share of the time in which the target was paused.
-        paused_median_s: median over the windows of the pauses of all processes, added up.
+        paused_median_s: median pause of a single process.
         paused_max_s: longest pause of a single process.
         lost_fraction: share of the time that the target lost, an estimate.
         self_cpu_fraction: cores that sampler and recorder used.
@@ -65,6 +65,7 @@ def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhe
     if len(samples) < 2 or span_ns <= 0:
         absent = Overhead(None, None, None, None, None, "fewer than two samples", None)
         return replace(absent, budget=_budget(reader, absent))
+    pauses_s = _pauses_s(rows)
     paused = samples.paused_ns[~np.isnan(samples.paused_ns)]
     cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
     after = last_part(samples, reader.end, alive=reader.alive)
@@ -72,8 +73,8 @@ def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhe
     lost = lost_fraction(samples.lost_ns[:], span_ns)
     cost = Overhead(
         paused_fraction=float(paused.sum() / span_ns) if len(paused) else None,
-        paused_median_s=float(np.median(paused) / SECOND_NS) if len(paused) else None,
-        paused_max_s=_longest_pause_s(rows),
+        paused_median_s=float(np.median(pauses_s)) if pauses_s else None,
+        paused_max_s=max(pauses_s, default=None),
         lost_fraction=None if lost is None else lost + after.lost_ns / span_ns,
         self_cpu_fraction=after.cpu_share(float(cpu_ns[-1] - cpu_ns[0]), float(samples.end_ns[-1] - samples.end_ns[0])),
         reason="",
@@ -97,10 +98,9 @@ def _budget(reader: ReportSource, overhead: Overhead) -> Budget | None:
     return Budget(most, fraction, False, None if is_enough else needed_s)
 
 
-def _longest_pause_s(rows: ProcessRows) -> float | None:
-    """Return the longest single pause of any process, also where the pause was given up."""
-    pauses_ns = [row["longest_pause_ns"] or row["paused_ns"] for row in rows if row["paused_ns"] is not None]
-    return max(pauses_ns) / SECOND_NS if pauses_ns else None
+def _pauses_s(rows: ProcessRows) -> list[float]:
+    """Return the longest pause of each process in each window, also where a pause was given up."""
+    return [(row["longest_pause_ns"] or row["paused_ns"]) / SECOND_NS for row in rows if row["paused_ns"] is not None]
 
 
 def overhead_line(overhead: Overhead) -> str:

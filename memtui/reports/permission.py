@@ -42,7 +42,7 @@ HARMLESS: dict[type, frozenset[str]] = {
     kind: frozenset(names.split())
     for kind, names in {
         Clock: "monotonic_ns wall_ns utc_offset_s",
-        Host: "cpu_count memory_bytes huge_pages",
+        Host: "cpu_count memory_bytes huge_pages numa_nodes",
         Target: "pid start_ticks",
         Options: "interval_ns tracker pause flush rearm pages children duration_ns together chassis_power keep_command "
         "keep_resident max_overhead_ppm trace_every",

@@ -28,11 +28,14 @@ def readings(pages: dict[int, int], threads: dict[int, int], times=FIVE, process
     ]
 
 
-def checked(uses: list[NumaUse], wss_bytes: int | None = 4 * LEAST_BYTES, *, end_s: float = 20) -> Check:
+def checked(
+    uses: list[NumaUse], wss_bytes: int | None = 4 * LEAST_BYTES, *, end_s: float = 20, nodes: int | None = None
+) -> Check:
     rows = {key: {"wss_bytes": wss_bytes} for key in (1, 2)}
     processes = [Process(key, 40 + key, 1, 0, key, "python") for key in (1, 2)]
     between = lambda first, last: [use for use in uses if first <= use.t_ns < last]  # noqa: E731
-    source = SimpleNamespace(numa_use=between, processes=lambda: processes)
+    hello = SimpleNamespace(host=SimpleNamespace(numa_nodes=nodes))
+    source = SimpleNamespace(numa_use=between, processes=lambda: processes, hello=hello)
     return numa(SimpleNamespace(end_ns=round(end_s * S), source=source, processes=rows))
 
 
@@ -78,10 +81,15 @@ def test_little_memory_is_no_finding():
     assert checked(uses, LEAST_BYTES * 4 // 3 + 1).finding is not None
 
 
+def test_a_machine_with_one_node_has_no_others():
+    check = checked([], nodes=1)
+    assert (check.looked_at, check.applies) == ("memory on other NUMA nodes: the machine has one node", False)
+
+
 @pytest.mark.parametrize(
     ("uses", "why"),
     [
-        ([], "the machine has one, or it was not read"),
+        ([], "memory on other NUMA nodes: not read"),
         (readings({0: 128, 1: 384}, {0: 2}, (10, 20)), "too few readings"),
         (readings({0: 128, 1: 384}, {0: 2}, (11, 12, 13, 20)), "too few readings"),
         (readings({0: 128, 1: 384}, {}), "too few readings"),  # nothing ran

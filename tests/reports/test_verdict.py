@@ -27,6 +27,7 @@ from memtui.reports.verdict import (
 )
 from memtui.reports.verdict.recent import Check, Recent
 from memtui.reports.verdict.verdict import RULES, Verdict, finding_forms, last_verdict, verdict_lines
+from memtui.tui.screens.verdict import verdict_rows
 from tests.support.growing_sessions import GIB, MIB, START_S, S, appending, filling, pages, session_of, steady, tree_of
 from tests.support.repository import ROOT
 from tests.support.verdicts import checks_of, full, rules_found
@@ -76,7 +77,7 @@ def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("verdict")]
     assert line == (
         "verdict      nothing to do; looked at: limit of memory, waiting for pages from disk or swap, growth of RSS, "
-        "memory that is not touched, cost of watching, huge pages that would fit"
+        "memory that is not touched, cost of watching, huge pages that would fit; not known (--json says why): memory in swap"
     )
     assert main(["report", "--json", str(path)]) == 0
     verdict = json.loads(capsys.readouterr().out)["verdict"]
@@ -115,9 +116,37 @@ def test_at_most_three_are_told_and_what_is_too_short_says_nothing(tmp_path):
     assert sum(check.finding is not None for check in verdict.checks) > 3
     assert len(verdict.findings) == 3
     assert verdict.findings[0] == next(check.finding for check in verdict.checks if check.rule == "oom")
-    assert verdict_lines(Verdict(tuple(Check(check.rule, "", measured=False) for check in verdict.checks))) == []
     assert verdict_lines(None) == []
-    assert verdict_lines(Verdict((Check("oom", "limit of memory: 1 of 2"), Check("leak", "", measured=False)))) == []
+
+
+@pytest.mark.parametrize(
+    ("checks", "line"),
+    [
+        ([Check("oom", "limit: 1 of 2"), Check("leak", "growth: none")], "nothing to do; looked at: limit, growth"),
+        (
+            [Check("oom", "limit: 1 of 2"), Check("leak", "growth: recorded for 9 s: from 45 s on", measured=False)],
+            "nothing found so far; looked at: limit; not known (--json says why): growth",
+        ),
+        (
+            [
+                Check("oom", "limit: not read", measured=False),
+                Check("leak", "growth: fast (look again)", undecided=True),
+            ],
+            "nothing to do yet; growth: fast (look again); not known (--json says why): limit",
+        ),
+        (
+            [Check("leak", "growth: none"), Check("numa", "nodes: there is one", measured=False, applies=False)],
+            "nothing to do; looked at: growth",
+        ),
+    ],
+)
+def test_without_findings_the_report_says_what_was_looked_at_and_what_is_not_known(checks, line):
+    """On the screen these are the same words, in lists."""
+    verdict = Verdict(tuple(checks))
+    assert verdict_lines(verdict) == [f"verdict      {line}"]
+    rows = [row.cells[0] for row in verdict_rows(verdict, 200)]
+    assert rows[0] == f"{line.partition(';')[0]}."
+    assert ("Does not apply" in rows) == any(not check.applies for check in checks)
 
 
 def test_a_finding_has_shorter_forms_for_narrow_screens(tmp_path):

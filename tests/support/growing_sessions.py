@@ -69,7 +69,7 @@ def session_of(
 
     ``how_it_ended``: the text of its end; None: the recording is stopped.
     """
-    host = replace(hello().host, huge_pages=huge_page_mode)
+    host = replace(hello().host, huge_pages=huge_page_mode, numa_nodes=1)
 
     def stream():
         options = Options(round(apart_s * S), max_overhead_ppm=max_overhead_ppm)

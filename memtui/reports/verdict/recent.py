@@ -72,13 +72,15 @@ class Finding:
 class Check:
     """What a rule looked at: its name, what came out of it in words, and a finding where there is one.
 
-    ``measured``: whether the session has what the rule needs; ``undecided``: whether it has too little of it so far.
+    ``measured``: whether the session has what the rule needs; ``undecided``: whether it has too little of it so far;
+    ``applies``: False where this program or this machine cannot have what the rule looks for.
     """
 
     rule: str
     looked_at: str
     measured: bool = True
     undecided: bool = False
+    applies: bool = True
     finding: Finding | None = None
 
 

@@ -55,7 +55,7 @@ def unsharing(recent: Recent) -> Check:
     subject = "memory that processes share"
     readings = _readings(recent)
     if readings is None:
-        return Check(RULE, f"{subject}: there is one process", measured=False)
+        return Check(RULE, f"{subject}: there is one process", measured=False, applies=False)
     if len(readings.t_s) < LEAST_READINGS or readings.t_s[-1] - readings.t_s[0] < LEAST_S:
         count = f"{len(readings.t_s)} reading{'s' * (len(readings.t_s) != 1)}"
         enough = f"from {LEAST_READINGS} in {span(LEAST_S)} on"

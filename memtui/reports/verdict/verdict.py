@@ -44,6 +44,24 @@ class Verdict:
         """The findings that matter most."""
         return [check.finding for check in self.checks if check.finding is not None][:MOST_FINDINGS]
 
+    @property
+    def without_findings(self) -> str:
+        """What to say where nothing was found: that there is nothing to do, or that it is too early to say so."""
+        if any(check.undecided for check in self.checks):
+            return "nothing to do yet"
+        if not any(check.measured for check in self.checks if check.rule == LEAK):
+            return "nothing found so far"
+        return "nothing to do"
+
+    @property
+    def looked_at(self) -> list[Check]:
+        return [check for check in self.checks if check.measured]
+
+    @property
+    def not_known(self) -> list[Check]:
+        """The rules that this program may need, and whose figures the session does not have."""
+        return [check for check in self.checks if check.applies and not check.measured]
+
 
 def verdict_at(source: RecentSource, index: int, cache: UnionCache | None = None) -> Verdict:
     """Return what the rules say at the end of the window at ``index``; ``cache`` is for the next call, too.
@@ -60,17 +78,17 @@ def last_verdict(source: RecentSource) -> Verdict | None:
 
 
 def verdict_lines(verdict: Verdict | None) -> list[str]:
-    """Return the lines of the report: each finding and what to do, or that there is nothing to do."""
+    """Return the lines of the report: each finding and what to do, or that there is none, and what was looked at."""
     if verdict is None:
         return []
     if findings := verdict.findings:
         return [f"verdict      {finding.sentence} {finding.action}" for finding in findings]
-    if not any(check.measured for check in verdict.checks if check.rule == LEAK):
-        return []  # too short to tell
-    if undecided := [check.looked_at for check in verdict.checks if check.undecided]:
-        return [f"verdict      nothing to do yet; {'; '.join(undecided)}"]
-    subjects = [check.looked_at.partition(":")[0] for check in verdict.checks if check.measured]
-    return [f"verdict      nothing to do; looked at: {', '.join(subjects)}"]
+    parts = [verdict.without_findings, *(check.looked_at for check in verdict.checks if check.undecided)]
+    subjects = [check.looked_at.partition(": ")[0] for check in verdict.looked_at if not check.undecided]
+    parts += [f"looked at: {', '.join(subjects)}"] * bool(subjects)
+    subjects = [check.looked_at.partition(": ")[0] for check in verdict.not_known]
+    parts += [f"not known (--json says why): {', '.join(subjects)}"] * bool(subjects)
+    return [f"verdict      {'; '.join(parts)}"]
 
 
 def finding_forms(finding: Finding) -> Forms:

@@ -17,7 +17,6 @@ from memtui.widgets import text
 from memtui.widgets.table import Column, Listing, ListingView, Row
 
 _LOOKING = "looking ..."
-_NOTHING = "nothing to do"
 _NO_WINDOW = "no window yet"
 _COLUMNS = (Column("", 0),)
 _INDENT = "   "
@@ -61,11 +60,11 @@ class VerdictScreen(CursorScreen):
         width = self.app.size.width
         findings = self._verdict.findings if self._verdict is not None else []
         rows = verdict_rows(self._verdict, width - 6) if self._verdict is not None else ()
-        count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else _NOTHING
         self.rows.show(ListingView("what was found, and what to do", _COLUMNS, rows, self._note, counted=False))
         parts = [(" verdict", 1)]
         if self._verdict is not None:
-            parts.append((f"   {count}", 1))
+            count = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
+            parts.append((f"   {count if findings else self._verdict.without_findings}", 1))
         if self._time_s is not None:
             parts.append((f"   window at {self._time_s:.1f} s", 2))
         self.head.show(text.fitting_ranked(parts, width, ""))
@@ -85,13 +84,17 @@ def verdict_rows(verdict: Verdict, width: int) -> tuple[Row, ...]:
             lines += _wrapped(line, width, f"{_INDENT}- ", "dim")
         lines.append(("", "dim"))
     if not verdict.findings:
-        lines += [(f"{_NOTHING}.", "text"), ("", "dim")]
-    for title, measured in (("Looked at", True), ("Not known", False)):
-        checks = [check.looked_at for check in verdict.checks if check.measured is measured]
+        lines += [(f"{verdict.without_findings}.", "text"), ("", "dim")]
+    not_applicable = [check for check in verdict.checks if not check.applies]
+    for title, checks in (
+        ("Looked at", verdict.looked_at),
+        ("Not known", verdict.not_known),
+        ("Does not apply", not_applicable),
+    ):
         if checks:
             lines.append((title, "text"))
             for check in checks:
-                lines += _wrapped(check, width, f"{_INDENT}- ", "dim")
+                lines += _wrapped(check.looked_at, width, f"{_INDENT}- ", "dim")
     return tuple(Row(number, (line,), role) for number, (line, role) in enumerate(lines))
 
 

@@ -81,7 +81,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define ABOUT_ACCESSED 1 /* the accessed bit is set */
 #define ABOUT_LARGE 2	 /* a part of a folio of several pages, mapped page by page */
 #define ABOUT_BOTH 3	 /* accessed or noted: while a walk runs, a bit may be taken between this and the walk */
-#define ABOUT_KEPT 4	 /* the accessed bit is set, and MADV_COLD passes over the page */
+#define ABOUT_PASSED_OVER 4 /* the accessed bit is set, and MADV_COLD passes over the page */
 
 struct walk_state {
 	/* Set by the reader before a walk. */
@@ -839,11 +839,11 @@ static long answer_page(u32 i, void *context)
 		return 0;
 	/* Under PROT_NONE the number of the page frame is kept inverted. */
 	if (!(entry & E_PRESENT)) {
-		if (a->about == ABOUT_LARGE || a->about == ABOUT_KEPT)
+		if (a->about == ABOUT_LARGE || a->about == ABOUT_PASSED_OVER)
 			a->yes |= bit;
 		return 0;
 	}
-	if (a->about == ABOUT_LARGE || a->about == ABOUT_KEPT) {
+	if (a->about == ABOUT_LARGE || a->about == ABOUT_PASSED_OVER) {
 		if (a->about == ABOUT_LARGE ? is_large(a->walker, entry) : is_passed_over(a->walker, entry, false))
 			a->yes |= bit;
 		return 0;
@@ -875,7 +875,7 @@ static long answer_word(u32 i, void *context)
 		if (a->about == ABOUT_BOTH)
 			a->yes = asked & accessed;
 		a->word = i;
-		a->asked = a->about == ABOUT_KEPT ? asked & accessed : asked & ~accessed;
+		a->asked = a->about == ABOUT_PASSED_OVER ? asked & accessed : asked & ~accessed;
 		bpf_loop(64, answer_page, a, 0);
 	}
 	a->question->page[i] = a->yes;
@@ -895,11 +895,11 @@ static long answer(u32 i, void *context)
 		return 1;
 	entry = middle_entry(w, a.question->block << BLOCK_SHIFT);
 	if (!(entry & E_PRESENT) || is_leaf(entry)) {
-		bool kept = is_leaf(entry) && entry & E_ACCESSED;
+		bool stays = is_leaf(entry) && entry & E_ACCESSED;
 
-		if (kept && a.about == ABOUT_KEPT)
-			kept = is_passed_over(w, entry & ~(BLOCK - 1) | entry & E_WRITABLE, true);
-		if (!kept || (a.about != ABOUT_ACCESSED && a.about != ABOUT_KEPT))
+		if (stays && a.about == ABOUT_PASSED_OVER)
+			stays = is_passed_over(w, entry & ~(BLOCK - 1) | entry & E_WRITABLE, true);
+		if (!stays || (a.about != ABOUT_ACCESSED && a.about != ABOUT_PASSED_OVER))
 			__builtin_memset(a.question->page, 0, sizeof(a.question->page));
 		return 0;
 	}

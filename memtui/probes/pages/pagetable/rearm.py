@@ -274,7 +274,9 @@ class Rearmer:
             if files is None and still and not shared:
                 handle.clear_mapped_files()
         if not still:
-            return used or COLD, self._walker.kept(handle.pid, touched).union(self._walker.noted(handle.pid, noted))
+            return used or COLD, self._walker.passed_over(handle.pid, touched).union(
+                self._walker.noted(handle.pid, noted)
+            )
         left = self._still_marked(handle.pid, touched, noted)
         if not used and flushed_in(flushing, touched, left):
             used = COLD

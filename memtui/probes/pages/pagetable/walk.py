@@ -29,7 +29,7 @@ TOP = (1 << 64) - 1
 # Page tables that are copied out in one round: of one process, of several (4 MiB). Loading again with more room takes
 # as much CPU time as a budget of 1 % has in 20 s.
 _FEW_TABLES, MANY_TABLES = 16, 1024
-_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_BOTH, _ABOUT_KEPT = range(5)
+_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_BOTH, _ABOUT_PASSED_OVER = range(5)
 # The programs. Those that take no lock need a process that stands still.
 _WALK, _EXTENTS, _QUERY, _QUERY_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
 _AHEAD = {_WALK: 1, _EXTENTS: 1, _QUERY: 2, _QUERY_LOCKED: 0, _USERS: 2}  # runs that a window needs
@@ -230,13 +230,13 @@ class Walker:
         """Return those of the pages, huge ones included, whose accessed bit is set. Raises as ``walk``."""
         return self._query_all(pid, pages, _ABOUT_ACCESSED)
 
-    def kept(self, pid: int, pages: PageSet) -> PageSet:
+    def passed_over(self, pid: int, pages: PageSet) -> PageSet:
         """Return those of the pages, huge ones included, whose accessed bit is set, and stays so under MADV_COLD.
 
         Of a running process others may be marked again by now. Without page frames these are all marked ones. Pages of
         files are not among them: they are cleared in another way. Raises as ``walk``.
         """
-        return self._query_all(pid, pages, _ABOUT_KEPT if self.knows_page_frames else _ABOUT_ACCESSED)
+        return self._query_all(pid, pages, _ABOUT_PASSED_OVER if self.knows_page_frames else _ABOUT_ACCESSED)
 
     def _query_all(self, pid: int, pages: PageSet, about: int) -> PageSet:
         """Return those of the pages, huge ones included, for which the BPF program answers yes."""
