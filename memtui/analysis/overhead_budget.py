@@ -1,12 +1,12 @@
 """The interval at which the cost of sampling stays below a share of the time. Pure: the sampler reports every window.
 
-Two costs stay below the share, so a window costs the larger of both: the time that the target loses
-(``memtui.recording.sampler.slowdown_estimate``), and the CPU time of sampler and recorder. The expected cost of the
-next window is the upper median of the last few windows, so a single expensive window changes nothing; the first window
-is not an example, because it includes the costs of starting. Time spent above the share is a debt, and a part of the
-debt is added to the next interval: the interval rises at once with the cost, the sum since the start comes back below
-the share, and the interval falls again over several windows. Time that was not spent is not saved up: a rest is not a
-reason for a burst.
+The time that the target loses (``memtui.recording.sampler.slowdown_estimate``) stays below the share, and the CPU time
+of sampler and recorder below ``OWN_CPU`` times the share of a CPU (``memtui.analysis.target_loss``). The expected cost
+of the next window is the upper median of the last few windows, so a single expensive window changes nothing; the first
+window is not an example, because it includes the costs of starting. Time spent above the share is a debt, and a part of
+the debt is added to the next interval: the interval rises at once with the cost, the sum since the start comes back
+below the share, and the interval falls again over several windows. Time that was not spent is not saved up: a rest is
+not a reason for a burst.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from memtui.analysis.target_loss import OWN_CPU, budget_cost
 from memtui.core.units import duration
 
 MILLION = 1_000_000
@@ -47,12 +48,12 @@ class Budget:
             parts: of the window, each of which costs about as much as a window that is not cut.
         """
         own_ns = cpu_ns - self._cpu_ns
-        cost_ns = max(lost_ns, own_ns, 0)
+        cost_ns = round(budget_cost(max(lost_ns, 0), own_ns, None))
         earned_ns = self._share * max(now_ns - self._now_ns, 0)
         if self._begun == 1:
             self._costs.clear()
         self._begun += 1
-        self._costs.append((cost_ns // parts, own_ns > lost_ns))
+        self._costs.append((cost_ns // parts, cost_ns > lost_ns))
         self.last_ns = cost_ns
         most_ns = self._share * self._longest_ns  # what one interval can pay: the rest is bygone
         self._debt_ns = min(max(self._debt_ns + cost_ns - earned_ns, 0.0), most_ns)
@@ -83,17 +84,19 @@ class Budget:
         if self.needed_ns <= SELDOM_NS and self._begun == 1 and self._probe_ns < self._longest_ns:
             return ""  # the second window is the better example, and comes soon
         self._warned = True
-        share, cost, needed = f"{self._share * 100:g} %", duration(self._cost_ns / 1e9), seconds(self.needed_ns)
+        cost_ns, is_own = self._typical
+        share, cost, needed = f"{self._share * 100:g} %", duration(cost_ns / 1e9), seconds(self.needed_ns)
         if self.needed_ns > self._longest_ns:
             return (
                 f"the budget of {share} cannot be met: a window costs {cost}, for which an interval of {needed} would "
                 f"do; the longest there can be is {seconds(self._longest_ns)}"
             )
-        what = (
-            f"memtui needs {cost} of CPU for a window" if self._typical[1] else f"one window costs this program {cost}"
-        )
+        what = f"one window costs this program {cost}, so a budget of {share}"
+        if is_own:
+            own, own_share = duration(OWN_CPU * cost_ns / 1e9), f"{OWN_CPU * self._share * 100:g} %"
+            what = f"memtui takes {own} of CPU time for a window, so {own_share} of a CPU (a budget of {share})"
         return (
-            f"{what}, so a budget of {share} allows one in {needed}: i or --max-overhead for more and dearer ones, "
+            f"{what} allows one in {needed}: i or --max-overhead for more and dearer ones, "
             "--pages sampled for a part of the memory at a time"
         )
 

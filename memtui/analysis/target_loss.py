@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from memtui.core.samples import End
 
+OWN_CPU = 3  # times a budget: what memtui itself may take of a CPU. Where none is free, its time is lost to the target.
+OVER = 1.1  # times a budget: an excess below that is chance, and paid back
 Floats = NDArray[np.float64]
 
 
@@ -77,9 +79,12 @@ def recent_loss(lost_ns: Floats, end_ns: NDArray[np.int64], next_ns: float) -> f
 def budget_cost(lost: float | None, cpu: float, paused: float | None) -> float:
     """Return the cost that a budget bounds, from parts in one unit: a time, or shares of it.
 
-    Sessions of formats before 10 do not store the loss; their budget bounded the sum of pauses and own CPU.
+    Args:
+        lost: by the target.
+        cpu: time of memtui itself, of which it may take ``OWN_CPU`` times as much.
+        paused: sessions of formats before 10 do not store the loss; their budget bounded the sum of both others.
     """
-    return cpu + (paused or 0.0) if lost is None else max(lost, cpu)
+    return cpu + (paused or 0.0) if lost is None else max(lost, cpu / OWN_CPU)
 
 
 def lost_fraction(lost_ns: Floats, span_ns: float) -> float | None:

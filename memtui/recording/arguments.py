@@ -58,7 +58,7 @@ def add_observation(parser: Parser) -> None:
         default=DEFAULT_OVERHEAD_PPM,
         metavar="PCT",
         help="stretch the interval until the target loses less than this share of its time, and memtui takes less than "
-        "it of a CPU (1%%); none: every --interval",
+        "three times it of a CPU (1%%); none: every --interval",
     )
     group.add_argument(
         "--tracker",

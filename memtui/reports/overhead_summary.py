@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memtui.analysis.overhead_budget import allowed, seconds
-from memtui.analysis.target_loss import budget_cost, last_part, lost_fraction
+from memtui.analysis.target_loss import OVER, OWN_CPU, budget_cost, last_part, lost_fraction
 from memtui.core.units import about_percent, percent
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.source import ReportSource
@@ -21,8 +21,9 @@ class Budget:
 
     Attributes:
         max_fraction: allowed share.
-        fraction: actual share; None: fewer than two samples.
-        met: whether the actual share is within the budget.
+        fraction: actual share: what the target lost, or what memtui took of a CPU by ``OWN_CPU``, whichever is more.
+            None: fewer than two samples.
+        met: whether the actual share is within the budget, or just above it (``OVER``).
         needed_interval_s: interval that would have met the budget, where it was exceeded and the last interval was
             shorter.
     """
@@ -91,7 +92,7 @@ def _budget(reader: ReportSource, overhead: Overhead) -> Budget | None:
     if cpu is None:
         return Budget(most, None, None, None)
     fraction = budget_cost(overhead.lost_fraction, cpu, overhead.paused_fraction)
-    if fraction <= most:
+    if fraction <= OVER * most:
         return Budget(most, fraction, True, None)
     needed_s = float(np.diff(reader.samples.end_ns).mean()) / SECOND_NS * fraction / most
     is_enough = float(reader.samples.next_ns[-1]) / SECOND_NS >= needed_s  # nan is not
@@ -116,12 +117,13 @@ def overhead_line(overhead: Overhead) -> str:
 
 def budget_clause(budget: Budget) -> str:
     """Return one clause about a budget and whether it was met."""
-    allowance = f"the budget of {budget.max_fraction * 100:g} %"
+    percents = budget.max_fraction * 100
+    allowance = f"the budget of {percents:g} % of its time and {OWN_CPU * percents:g} % of a CPU"
     if budget.fraction is None:
         return f"{allowance}: n/a with fewer than two samples"
-    cost = f"loss and own CPU up to {budget.fraction * 100:.2f} %"
     if budget.met:
-        return f"{cost}, within {allowance}"
+        return f"within {allowance}"
+    over = f"over {allowance} ({budget.fraction / budget.max_fraction:.3g} times)"
     if budget.needed_interval_s is None:
-        return f"{cost}, over {allowance}, as the intervals became long enough only later"
-    return f"{cost}, over {allowance}: an interval of {seconds(budget.needed_interval_s * SECOND_NS)} would meet it"
+        return f"{over}, as the intervals became long enough only later"
+    return f"{over}: an interval of {seconds(budget.needed_interval_s * SECOND_NS)} would meet it"

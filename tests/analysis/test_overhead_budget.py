@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.overhead_budget import RECENT, Budget, allowed, seconds
+from memtui.analysis.target_loss import OWN_CPU
 from memtui.core.argtypes import overhead
 from memtui.core.samples import ProcessWindow, tree_paused_ns
 from memtui.reports.report import build_report
@@ -45,7 +47,7 @@ class Watching:
         elapsed_ns = interval_ns + paused_ns
         cpu_ns += elapsed_ns * self.standing_ppm // 10**6
         self.now_ns, self.cpu_ns = self.now_ns + elapsed_ns, self.cpu_ns + cpu_ns
-        self.spent_ns += max(paused_ns, cpu_ns)  # of a window; below its share is each by itself
+        self.spent_ns += max(paused_ns, cpu_ns / OWN_CPU)  # of a window; below its share is each by itself
         self.budget.record(self.now_ns, paused_ns, self.cpu_ns)
 
     @property
@@ -140,9 +142,9 @@ def test_a_budget_that_cannot_be_met_says_once_which_interval_would_meet_it():
 @pytest.mark.parametrize(
     ("lost_ns", "cpu_ns", "what"),
     [
-        (2 * S, S, "one window costs this program 2.0 s"),
-        (S, 2 * S, "memtui needs 2.0 s of CPU for a window"),
-        (2 * S, 2 * S, "one window costs this program 2.0 s"),
+        (2 * S, S, "one window costs this program 2.0 s, so a budget of 1 %"),
+        (S, 6 * S, "memtui takes 6.0 s of CPU time for a window, so 3 % of a CPU (a budget of 1 %)"),
+        (2 * S, 6 * S, "one window costs this program 2.0 s, so a budget of 1 %"),
     ],
 )
 def test_what_a_costly_first_window_means_is_said_before_the_second_by_the_larger_cost(lost_ns, cpu_ns, what):
@@ -150,7 +152,7 @@ def test_what_a_costly_first_window_means_is_said_before_the_second_by_the_large
     assert watching.budget.warning() == ""
     watching.window(lost_ns, cpu_ns)
     assert watching.budget.warning() == (
-        f"{what}, so a budget of 1 % allows one in 200 s: i or --max-overhead for more and dearer ones, "
+        f"{what} allows one in 200 s: i or --max-overhead for more and dearer ones, "
         "--pages sampled for a part of the memory at a time"
     )
     watching.window(lost_ns, cpu_ns)
@@ -159,9 +161,9 @@ def test_what_a_costly_first_window_means_is_said_before_the_second_by_the_large
 
 def test_the_larger_cost_is_that_of_the_window_that_stands_for_all():
     watching = Watching(10_000)
-    for lost_ns, cpu_ns in ((0, 0), (5 * S, 0), (0, 2 * S), (0, 2 * S)):
+    for lost_ns, cpu_ns in ((0, 0), (5 * S, 0), (0, 6 * S), (0, 6 * S)):
         watching.window(lost_ns, cpu_ns)
-    assert watching.budget.warning().startswith("memtui needs 2.0 s of CPU for a window, ")
+    assert watching.budget.warning().startswith("memtui takes 6.0 s of CPU time for a window, ")
 
 
 @pytest.mark.parametrize("cost_ns", [MS, 600 * MS])  # of 1 %: one in 0.1 s, and one in the minute that is seldom
@@ -313,7 +315,7 @@ def test_asked_true_and_budgeted_are_told(tmp_path):
     assert budget.fraction == report.overhead.paused_fraction + report.overhead.self_cpu_fraction
     text = format_report(report)
     assert "asked 200 ms, budgeted 200 ms to 10.0 s, true 10.0 s" in text
-    assert "within the budget of 1 %" in text
+    assert "within the budget of 1 % of its time and 3 % of a CPU" in text
     assert memtui("export", path, "--to", "html", "-o", tmp_path).returncode == 0
     page = next(tmp_path.glob("*.html")).read_text()
     assert "200 ms asked, budgeted 200 ms to 10.0 s, 10.0 s true" in page
@@ -336,7 +338,8 @@ def test_a_budget_that_was_not_kept_names_the_interval(tmp_path):
     budget = build_report(path).overhead.budget
     assert budget.met is False
     assert budget.needed_interval_s == pytest.approx(30, rel=0.2)
-    assert "over the budget of 1 %: an interval of 3" in format_report(build_report(path))
+    over = "over the budget of 1 % of its time and 3 % of a CPU (3.02 times): an interval of 3"
+    assert over in format_report(build_report(path))
     reader = Session(path)
     warnings = Presenter(reader, follow=False).view().header.warnings
     reader.close()
@@ -348,7 +351,7 @@ def test_an_interval_that_became_long_enough_is_not_named_as_the_way_to_keep_a_b
     budget = build_report(path).overhead.budget
     assert budget.met is False
     assert budget.needed_interval_s is None
-    assert "over the budget of 1 %, as the intervals became long enough only later" in format_report(build_report(path))
+    assert "of a CPU (3.02 times), as the intervals became long enough only later" in format_report(build_report(path))
 
 
 HOLD = """
@@ -375,7 +378,7 @@ def test_the_interval_of_a_real_recording_is_stretched_to_its_budget(tmp_path):
     assert "budget of 5 %" in done.stderr
     samples = Session(path).samples
     assert (samples.asked_ns == 30 * MS).all()
-    assert (samples.next_ns[1:] > 60 * MS).all()  # even here a window costs more than 3 ms
+    assert np.median(samples.next_ns[1:]) > 60 * MS, "even here a window costs more than 3 ms"
     assert len(samples) < 8 * S / (60 * MS)
     if len(samples) < 6:
         pytest.skip(f"the machine is too busy: {len(samples)} windows in 8 s are too few to say more")

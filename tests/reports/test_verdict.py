@@ -77,7 +77,8 @@ def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("verdict")]
     assert line == (
         "verdict      nothing to do; looked at: limit of memory, waiting for pages from disk or swap, growth of RSS, "
-        "memory that is not touched, cost of watching, huge pages that would fit; not known (--json says why): memory in swap"
+        "memory that is not touched, cost of watching, huge pages that would fit; not known (--json says why): "
+        "memory in swap"
     )
     assert main(["report", "--json", str(path)]) == 0
     verdict = json.loads(capsys.readouterr().out)["verdict"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memtui.analysis.overhead_budget import seconds
-from memtui.analysis.target_loss import budget_cost, recent_loss
+from memtui.analysis.target_loss import OVER, budget_cost, recent_loss
 from memtui.widgets.views.memory import HeaderView, State
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 COST_WINDOWS = 5  # but no fewer windows than these, where a budget is judged
 NOTABLE_WAIT_S = 2.0  # for the next window
-OVER = 1.1  # times the budget: an excess below that is chance, and paid back
 PAUSE_WINDOWS = 10  # over which the paused time of the target is judged
 PAUSE_SHARE = 0.1  # above this share the recording disturbs the target
 OPENING_S = 3.0  # of opening a session, which does not count as a cost
