@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from memtui.analysis.miss_ratio import bounds_are_close
 from memtui.analysis.resident import PSS, RSS
 from memtui.core.page_sizes import PAGE_BYTES
-from memtui.core.samples import is_lower_bound
 from memtui.core.units import about_percent, duration, percent, size
 
 Forms = tuple[str, ...]  # of one sentence, the longest first
-
-
-MAPPED_SHARE = 0.1  # of a working set, in file pages that faults mapped: few may be touched, so it is not a lower bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +28,6 @@ class Figures:
     lost_fraction: float | None = None  # of the time: estimate of the program's loss by being watched
     reuse_estimate_bytes: float | None = None  # of those 95 %, for random order inside each window
     may_lack_pages: bool = False  # of most windows it is known that more may have been touched, and not less
-
-
-def may_lack_pages(reason: str, gaps: int) -> bool:
-    """Return whether more may have been touched in a window; ``gaps``: births and ends of processes in it."""
-    return is_lower_bound(reason) or gaps > 0
 
 
 def sentences_of(figures: Figures) -> list[Forms]:

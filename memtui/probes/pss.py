@@ -3,7 +3,8 @@
 The same reading says how much of each process nobody else maps, and how much is swapped out. For it the kernel walks
 all page tables of a process and locks its mappings meanwhile (about 13 ms for a GiB of 4 KiB pages). So it is done as
 seldom as its cost demands, and not at all where it would take long. The first three readings come sooner, because it
-takes three to tell whether workers stop sharing memory. Private memory is read by mapping, too, where it has changed.
+takes three to tell whether workers copy memory that they share. Private memory is read by mapping, too, where it has
+changed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ SOON_REST = 250
 MOST_WAITING = 10  # times its CPU time: what a reading may take of the time that its share allows
 CHANGED_BYTES = 32 << 20  # a change of private memory by this much has it read by mapping
 RSS_CHANGE = 0.25  # of the RSS, and more than these bytes: sizes that were read before it are not those of now
+PSS_CHANGE = 0.02  # of the PSS, from one reading to the next: it goes on changing, while the RSS may say nothing of it
 _MOST_TEXT_BYTES = 4 << 20  # of smaps, about 5,000 mappings: longer texts are not parsed
 _EXAMPLE_BYTES = 64 << 20  # of a smaller process the time is not measured
 CHANGED = "processes began or ended since it was read last"
@@ -138,7 +140,7 @@ class PssProbe:
         self._rss_bytes = sum(result.rss_bytes or 0 for result in results.values())
         self._soon_ns = min(self._due_ns, ended_ns + max(LEAST_APART_NS, SOON_REST * took_ns))
         pss_bytes = sum(result.pss_bytes or 0 for result in results.values())
-        if self._pss_bytes and _differ(pss_bytes, self._pss_bytes):
+        if self._pss_bytes and abs(pss_bytes - self._pss_bytes) > PSS_CHANGE * self._pss_bytes:
             self._due_ns = self._soon_ns
         self._pss_bytes = pss_bytes
 

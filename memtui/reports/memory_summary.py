@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memtui.analysis.alike import Group
-from memtui.analysis.memory_sentences import MAPPED_SHARE, may_lack_pages
+from memtui.analysis.lower_bound import MAPPED_SHARE, bound_bytes, mapped_bytes, may_lack_pages
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.analysis.resident_readings import Readings
 from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, Status, is_lower_bound
 from memtui.core.units import duration, percent, size
 from memtui.reports.process_summary import ProcessRows
-from memtui.reports.size_summary import SizeSummary, bound_bytes, finite_median, size_clause, size_summary
+from memtui.reports.size_summary import SizeSummary, finite_median, size_clause, size_summary
 from memtui.reports.source import ReportSource
 
 SECOND_NS = 1e9
@@ -120,24 +120,18 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
         reason = _largest_bound(bounds) if bounds else NOT_WATCHED
     elif reason is None and _shared_unknown(reader):
         reason = SHARED_UNKNOWN
-    if mapped := _mapped_by_faults(samples.faulted_in_bytes[measured], samples.wss_bytes[measured]):
-        reason, lower_bound = "; ".join(filter(None, (mapped, reason))), False
+    mapped = [mapped_bytes(samples.reason[n], float(samples.faulted_in_bytes[n])) for n in counted]
+    if sum(mapped) and sum(mapped) >= MAPPED_SHARE * samples.wss_bytes[measured].sum():
+        of_files = f"{size(float(np.median(mapped)))} are file pages that page faults mapped, touched or not"
+        reason, lower_bound = "; ".join(filter(None, (of_files, reason))), False
     if reason is not None:
         result = replace(result, status=Status.APPROXIMATE, reason=reason)
     return WorkingSetSummary(result.mean, result.median, result.max, result.status, result.reason, lower_bound)
 
 
-def _mapped_by_faults(mapped_bytes: np.ndarray, wss_bytes: np.ndarray) -> str:
-    """Return a sentence about file pages that page faults mapped in windows; empty where they are few."""
-    mapped = mapped_bytes[np.isfinite(mapped_bytes)]
-    if mapped.sum() < MAPPED_SHARE * wss_bytes.sum() or not mapped.any():
-        return ""
-    return f"{size(float(np.median(mapped)))} are file pages that page faults mapped, and of these few may be touched"
-
-
 def _much_is_reclaimed(released: ReleasedSummary, wss_bytes: float | None) -> bool:
     """Return whether the kernel takes so much back that a working set lacks it; False where there is none."""
-    if released.mean is None or wss_bytes is None or released.status != Status.APPROXIMATE:
+    if released.mean is None or wss_bytes is None or released.reason != SEVERAL_PAGES:
         return False
     return released.mean >= MUCH_RELEASED * wss_bytes
 

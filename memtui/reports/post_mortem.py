@@ -120,7 +120,8 @@ def growth_sentence(growth: PostMortem) -> str:
     if not parts:
         return sentence
     until = f" until {duration(growth.grown_until_s)} before its end"
-    is_notable = growth.grown_until_s > NOTABLE_SHARE * growth.over_s
+    more = sum(part.grown_bytes for part in growth.grown) > growth.last_bytes - growth.first_bytes  # some shrank since
+    is_notable = more or growth.grown_until_s > NOTABLE_SHARE * growth.over_s
     return f"{sentence}: {', '.join(parts)}{until * is_notable}"
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from memtui.core.samples import GpuMemory, GpuUse
+from memtui.core.samples import GpuMemory, GpuUse, is_lower_bound
 from memtui.core.text import printable
 from memtui.core.units import percent, size
 from memtui.reports.source import ReportSource
@@ -33,6 +33,7 @@ class ProcessSummary:
         pid, role, generation, command: identity of the process.
         wss_bytes, shared_bytes: means over the windows that are alike.
         wss_reason: why its working set is unknown.
+        wss_lower_bound: of most of these windows it is known that more may have been touched.
         rss_bytes, pss_bytes: means of what they were at the ends of all windows, each as long as its window.
         private_bytes: likewise, of its resident memory that no other process maps (USS).
         swap_bytes: likewise, of what is swapped out.
@@ -48,6 +49,7 @@ class ProcessSummary:
     command: str
     wss_bytes: float | None
     wss_reason: str
+    wss_lower_bound: bool
     shared_bytes: float | None
     rss_bytes: float | None
     pss_bytes: float | None
@@ -74,6 +76,7 @@ def process_summaries(
     listed = {*means, *_in_no_window(reader, means)}
     gpu = _at_window_ends(reader.gpu_memory(0, 2**62), rows, "gpu_bytes")
     use = _at_window_ends(reader.gpu_use(0, 2**62), rows, "gpus_used")
+    bounds = _with_lower_bounds(rows, alike)
     summaries = []
     for process in reader.processes():
         if process.key not in listed:
@@ -91,6 +94,7 @@ def process_summaries(
                 command=process.command,
                 wss_bytes=own.get("wss_bytes"),
                 wss_reason=reason,
+                wss_lower_bound=process.key in bounds,
                 shared_bytes=own.get("shared_bytes"),
                 rss_bytes=own.get("rss_bytes"),
                 pss_bytes=own.get("pss_bytes"),
@@ -112,6 +116,15 @@ def _in_no_window(reader: ReportSource, in_windows: Collection[int]) -> list[int
     pids = {process.pid for process in processes if process.key in in_windows}
     latest = {process.pid: process.key for process in processes if process.pid not in pids}
     return list(latest.values())[:MOST_UNSEEN]
+
+
+def _with_lower_bounds(rows: ProcessRows, alike: set[int]) -> set[int]:
+    """Return the processes of whose working set most windows that are alike say that it may lack pages."""
+    lack: dict[int, list[bool]] = defaultdict(list)
+    for row in rows:
+        if row["sample"] in alike and row["wss_bytes"] is not None:
+            lack[row["process"]].append(is_lower_bound(row["reason"] or ""))
+    return {process for process, windows in lack.items() if 2 * sum(windows) > len(windows)}
 
 
 def _why_no_working_set(rows: ProcessRows, process: int) -> str:
@@ -205,7 +218,9 @@ def _line(process: ProcessSummary, *, several: bool) -> str:
     resident = f"resident {size(process.rss_bytes)}{at}{f' ({shares} where they were read)' if shares else ''}"
     swap = f", swapped out {size(process.swap_bytes)}" if process.swap_bytes else ""
     working_set = (
-        f"{size(process.wss_bytes)}{shared}" if process.wss_bytes is not None else f"n/a: {process.wss_reason}"
+        f"{'at least ' * process.wss_lower_bound}{size(process.wss_bytes)}{shared}"
+        if process.wss_bytes is not None
+        else f"n/a: {process.wss_reason}"
     )
     return (
         f"process      {process.pid} {process.role}: working set {working_set}, "

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from memtui.analysis.statistics import summary
-from memtui.core.samples import MORE_TOUCHED, Status
-from memtui.core.units import parse_size, size
-
-_BOUND = re.compile(rf"([0-9.]+ [KMGT]?i?B) {MORE_TOUCHED}")
+from memtui.core.samples import Status
+from memtui.core.units import size
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +48,3 @@ def size_clause(summary: SizeSummary) -> str:
         return f"n/a: {summary.reason}"
     about = f" (approximate: {summary.reason})" if summary.status == Status.APPROXIMATE else ""
     return f"mean {size(summary.mean)}, median {size(summary.median)}, max {size(summary.max)}{about}"
-
-
-def bound_bytes(reason: str) -> float:
-    """Return how many bytes may have been touched besides a working set, by its reason; infinite where it has none."""
-    return sum(map(parse_size, _BOUND.findall(reason))) or math.inf

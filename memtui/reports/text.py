@@ -25,7 +25,7 @@ from memtui.reports.training_summary import learning_lines, training_lines
 from memtui.reports.verdict.verdict import verdict_lines
 
 TEXT_COLUMN = 13  # in which the text of a line begins, after its name
-LONG_GAP = 0.05  # of the recorded time: an end outside every window that gets a line
+LONG_GAP, LONG_GAP_S = 0.05, 0.5  # of the recorded time, and seconds: an end outside every window that gets a line
 
 
 def format_report(report: Report) -> str:
@@ -89,7 +89,7 @@ def _gap_lines(report: Report) -> list[str]:
     """Return the line of times outside every window."""
     gaps = report.gaps
     lines = [f"gap          at {gap.t_s:.1f} s: {gap.text}" for gap in gaps.events]
-    if gaps.end_s > LONG_GAP * max(report.duration_s, 1):
+    if _is_long(gaps.end_s, report.duration_s):
         lines.append(f"gap          the last {duration(gaps.end_s)} are in no window: that one had not ended")
     if gaps.processes:
         lines.append(f"gap          {memory.births_and_ends(gaps.processes)}")
@@ -115,9 +115,14 @@ def _doubt_lines(report: Report) -> list[str]:
 def recorded_time(report: Report) -> str:
     """Return the time of all windows, and that of the recording where a notable part of it is in no window."""
     windows_s, after_s = report.duration_s, report.gaps.end_s
-    if after_s <= LONG_GAP * max(windows_s, 1):
+    if not _is_long(after_s, windows_s):
         return duration(windows_s)
     return f"{duration(windows_s)} of {duration(windows_s + after_s)}"
+
+
+def _is_long(gap_s: float, windows_s: float) -> bool:
+    """Return whether the time after the last window is worth a line; ``windows_s``: the time of all windows."""
+    return gap_s > min(LONG_GAP * max(windows_s, 1), LONG_GAP_S)
 
 
 def budgeted(report: Report) -> str:

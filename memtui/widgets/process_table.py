@@ -76,7 +76,7 @@ class ProcessTable(RowPanel):
         """Return how many processes there are, and that others had a part of the window."""
         count, gaps = len(self.view.rows), self.view.gaps
         if not gaps or self.view.only is not None:  # the heading says other things then
-            return f"{count} running"
+            return f"{count}"
         return f"{count} throughout, {births_text(gaps)}"
 
     def paint_inside(self, width: int, height: int) -> list[Line]:

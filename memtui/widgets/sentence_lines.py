@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memtui.analysis.memory_sentences import fitting
+from memtui.analysis.target_loss import OWN_CPU
 from memtui.widgets import text
 from memtui.widgets.panel import CachedWidget, line_width
 from memtui.widgets.raster import Line
@@ -51,8 +52,10 @@ def details(view: HeaderView) -> list[tuple[str, str]]:
         for name, seconds in (("asked", view.requested_s), ("budgeted", view.budgeted_s), ("true", view.true_s))
         if seconds is not None
     ]
-    spent = "" if view.spent is None else f", now {text.percent(view.spent)} of the time"
-    budget = "none" if view.budget is None else f"{view.budget * 100:g} %{spent}"
+    budget = "none"
+    if view.budget is not None:
+        spent = "" if view.spent is None else f", {view.spent / view.budget:.0%} used".replace("%", " %")
+        budget = f"{view.budget * 100:g} % (self {OWN_CPU * view.budget * 100:g} %){spent}"
     return [
         ("tracker", view.tracker or "n/a"),
         ("flush", view.flush or "n/a"),

@@ -209,7 +209,7 @@ def test_report_tells_of_marks_and_of_intervals_that_changed(tmp_path):
 
 
 def test_a_report_for_people_names_the_largest_processes_only():
-    child = ProcessSummary(0, "child", 0, "", None, "", None, 0.0, None, None, None, None, None, "", None, "")
+    child = ProcessSummary(0, "child", 0, "", None, "", False, None, 0.0, None, None, None, None, None, "", None, "")
     processes = [replace(child, pid=pid, rss_bytes=pid * 4096.0) for pid in range(60)]
     processes.insert(7, replace(child, pid=999, role="target RANK=0"))
     listed = [process.pid for process in process_summary._largest(processes)]

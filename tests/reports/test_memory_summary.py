@@ -125,15 +125,27 @@ def test_it_is_a_lower_bound_where_children_came_and_went_in_most_windows():
 def test_file_pages_that_faults_mapped_are_said_and_make_it_no_lower_bound():
     session = reader([10 * MIB, 20 * MIB, 900 * MIB])
     session.samples.status[1] = Status.APPROXIMATE
-    session.samples.reason[:2] = [f"about 9 MiB {MORE_TOUCHED}"] * 2
+    session.samples.reason[:2] = [f"about 2 MiB {MORE_TOUCHED}"] * 2
     session.samples.faulted_in_bytes[:] = [NAN, 8 * MIB, 800 * MIB]
     found = working_set(session, np.array([True, True, False]), NOTHING)
     assert not found.lower_bound
     assert found.reason == (
-        f"8.00 MiB are file pages that page faults mapped, and of these few may be touched; about 9 MiB {MORE_TOUCHED}"
+        f"4.00 MiB are file pages that page faults mapped, touched or not; about 2 MiB {MORE_TOUCHED}"
     )
     session.samples.faulted_in_bytes[1] = 2.9 * MIB
     assert working_set(session, np.array([True, True, False]), NOTHING).lower_bound
+
+
+def test_windows_that_may_lack_more_than_faults_mapped_are_a_lower_bound():
+    """The faulted pages may be just those that were touched."""
+    session = reader([10 * MIB, 20 * MIB])
+    session.samples.status[:] = [Status.APPROXIMATE] * 2
+    session.samples.reason[:] = [f"about 9 MiB {MORE_TOUCHED}"] * 2
+    session.samples.faulted_in_bytes[:] = [8 * MIB, 8 * MIB]
+    found = working_set(session, np.ones(2, bool), NOTHING)
+    assert (found.lower_bound, found.reason) == (True, f"about 9 MiB {MORE_TOUCHED}")
+    session.samples.reason[:] = [f"{MISSED}: its notes cannot be read"] * 2
+    assert working_set(session, np.ones(2, bool), NOTHING).lower_bound, "it has no bound"
 
 
 def test_the_reason_is_that_of_a_window_that_counts():
@@ -157,8 +169,10 @@ def test_reclaim_that_takes_touched_pages_makes_it_a_lower_bound(released, lower
     given = ReleasedSummary(released, released, 2, Status.APPROXIMATE, SEVERAL_PAGES, 1.0)
     found = working_set(reader([10, 20, 30]), np.ones(3, bool), given)
     assert (found.lower_bound, found.reason) == (lower_bound, TAKEN_BACK if lower_bound else "")
-    exact = replace(given, status=Status.OK)
+    exact = replace(given, status=Status.OK, reason="")
     assert not working_set(reader([10, 20, 30]), np.ones(3, bool), exact).lower_bound
+    children = replace(given, reason=SHORT_CHILDREN)
+    assert not working_set(reader([10, 20, 30]), np.ones(3, bool), children).lower_bound, "nothing took them back"
     unknown = working_set(reader([NAN], status=Status.FAILED, reason="it broke"), np.ones(1, bool), given)
     assert (unknown.lower_bound, unknown.reason) == (False, "it broke"), "nothing is a bound of what is not known"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
-from memtui.core.samples import GpuMemory, GpuUse, Process, Status
+from memtui.core.samples import MORE_TOUCHED, GpuMemory, GpuUse, Process, Status
 from memtui.reports.process_summary import (
     MOST_PROCESSES,
     NO_READING,
@@ -24,7 +24,7 @@ def row(sample: int, process: int = 1, length_ns: int = 100, **sizes) -> dict:
     unknown = dict.fromkeys(("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes", "private_bytes", "swap_bytes"))
     end_ns = 100 * sample + 100
     times = {"start_ns": end_ns - length_ns, "end_ns": end_ns}
-    return {"sample": sample, "process": process, **times, **unknown, **sizes}
+    return {"sample": sample, "process": process, "reason": "", **times, **unknown, **sizes}
 
 
 def summaries(rows, alike, *, memory=(), use=(), rss_mean=None) -> dict[int, ProcessSummary]:
@@ -101,6 +101,15 @@ def test_a_reading_at_the_very_start_counts():
     assert (one.gpu_bytes, one.gpus_used) == (10, 0.5)
 
 
+def test_a_process_of_which_most_windows_may_lack_pages_has_a_lower_bound():
+    doubt = f"about 9 MiB {MORE_TOUCHED}"
+    rows = [row(n, wss_bytes=MIB, reason=doubt if n < 2 else "") for n in range(4)]
+    assert summaries(rows, {0, 1, 2})[41].wss_lower_bound
+    assert not summaries(rows, {0, 1, 2, 3})[41].wss_lower_bound
+    (line,) = process_lines([replace(FULL, wss_lower_bound=True)])
+    assert "working set at least 2.00 MiB" in line
+
+
 def test_windows_of_unknown_use_leave_a_reason():
     use = [GpuUse(50, 1, None, Status.DENIED, "not yours"), GpuUse(150, 1, 1.5), GpuUse(250, 1, 0.5)]
     rows = [row(0), row(1), row(2)]
@@ -113,8 +122,9 @@ def test_windows_of_unknown_use_leave_a_reason():
 
 
 FULL = ProcessSummary(
-    pid=41, role="target", generation=0, command="python a.py", wss_bytes=2 * MIB, wss_reason="", shared_bytes=MIB,
-    rss_bytes=8 * MIB, pss_bytes=4 * MIB, private_bytes=None, swap_bytes=0, gpu_bytes=16 * MIB,
+    pid=41, role="target", generation=0, command="python a.py", wss_bytes=2 * MIB, wss_reason="",
+    wss_lower_bound=False, shared_bytes=MIB, rss_bytes=8 * MIB,
+    pss_bytes=4 * MIB, private_bytes=None, swap_bytes=0, gpu_bytes=16 * MIB,
     gpu_max_bytes=32 * MIB, gpu_reason="", gpus_used=1.9, gpus_used_reason="",
 )  # fmt: skip
 

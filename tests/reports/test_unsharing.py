@@ -31,10 +31,8 @@ def test_copies_of_which_nothing_is_known_lately_are_not_called_growth_of_others
         assert recent.pss_age_s == 53.5
         assert out_of_memory._what_grows(recent, forecast) == "what grows"
     finding = checks_of(path)["unsharing"].finding
-    assert (
-        finding.sentence == "Its processes stopped sharing memory: they copied 324 MiB in 36 s, as read last 54 s ago."
-    )
-    assert finding.short == "Its processes stopped sharing memory."
+    assert finding.sentence == "Its processes copied memory that they shared: 324 MiB in 36 s, as read last 54 s ago."
+    assert finding.short == "Its processes copied memory that they shared."
 
 
 @pytest.mark.parametrize("ended", [True, False])
@@ -55,7 +53,7 @@ def test_workers_that_copy_what_they_shared_are_found(tmp_path):
     path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n)
     assert rules_found(path) == ["unsharing"]
     finding = checks_of(path)["unsharing"].finding
-    assert finding.short == "Its processes stop sharing memory: they copy 9.00 MiB/s."
+    assert finding.short == "Its processes copy memory that they share: 9.00 MiB/s."
     assert finding.sentence.endswith("9.00 MiB/s, 765 MiB in the last 85 s.")
     assert "numpy array" in finding.action
     assert finding.evidence[:2] == (  # by mapping it is read less often
@@ -69,7 +67,7 @@ def test_workers_that_copy_what_they_shared_are_found(tmp_path):
 def test_workers_of_a_data_loader_are_named_as_such(tmp_path):
     path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, role="loader RANK=0")
     finding = checks_of(path)["unsharing"].finding
-    assert finding.short == "Its DataLoader workers stop sharing memory: they copy 9.00 MiB/s."
+    assert finding.short == "Its DataLoader workers copy memory that they share: 9.00 MiB/s."
     assert finding.evidence[0].startswith("pid 4243 (DataLoader worker): 20.0 MiB to 360 MiB of its own")
     with closing(open_source(path, redact=True)) as source:
         assert last_verdict(source).findings[0].short == finding.short
@@ -93,8 +91,8 @@ def test_what_is_not_unsharing(tmp_path, private, how, why):
 
 def test_much_that_was_copied_counts_though_it_has_ended(tmp_path):
     finding = checks_of(tree_of(tmp_path / "s.memtui", lambda n: min(n, 15) * 10))["unsharing"].finding
-    assert finding.sentence == "Its processes stopped sharing memory: they copied 338 MiB in the last 85 s."
-    assert finding.short == "Its processes stopped sharing memory."
+    assert finding.sentence == "Its processes copied memory that they shared: 338 MiB in the last 85 s."
+    assert finding.short == "Its processes copied memory that they shared."
     large = tree_of(tmp_path / "t.memtui", lambda n: min(n, 15) * 10, own=lambda n: 800)
     assert checks_of(large)["unsharing"].finding is None, "less than a quarter of its memory"
 
@@ -104,23 +102,23 @@ def test_copies_that_become_slower_are_still_copies(slower, still, tmp_path):
     """Of three workers: 18 MiB/s for half a minute, and then 4.5 or 2.25 MiB/s."""
     path = tree_of(tmp_path / "s.memtui", lambda n: 8 * min(n, 30) + slower * max(n - 30, 0))
     finding = checks_of(path)["unsharing"].finding
-    assert ("they copy" in finding.sentence) is still, finding.sentence
+    assert ("that they share: " in finding.sentence) is still, finding.sentence
 
 
 def test_a_leak_of_a_tree_is_not_unsharing(tmp_path):
     checks = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 0, own=lambda n: 200 + 2 * n))
     assert checks["unsharing"].finding is None
-    assert "as processes stop sharing memory" not in checks["leak"].looked_at
+    assert "as processes copy memory that they share" not in checks["leak"].looked_at
     copies = checks_of(tree_of(tmp_path / "t.memtui", lambda n: 4 * n))
     assert copies["leak"].finding is None
-    assert "as processes stop sharing memory" in copies["leak"].looked_at
+    assert "as processes copy memory that they share" in copies["leak"].looked_at
 
 
 def test_readings_between_windows_are_enough(tmp_path):
     path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, use_every=2, read_every=6, window_every=20, windows=61)
     assert rules_found(path) == ["unsharing"]
     finding = checks_of(path)["unsharing"].finding
-    assert finding.short == "Its processes stop sharing memory: they copy 9.00 MiB/s."
+    assert finding.short == "Its processes copy memory that they share: 9.00 MiB/s."
     assert finding.evidence[0] == "pid 4243: 20.0 MiB to 260 MiB of its own (240 MiB in [heap])"
     fewer = tree_of(
         tmp_path / "t.memtui",

@@ -126,7 +126,7 @@ def test_at_most_three_are_told_and_what_is_too_short_says_nothing(tmp_path):
         ([Check("oom", "limit: 1 of 2"), Check("leak", "growth: none")], "nothing to do; looked at: limit, growth"),
         (
             [Check("oom", "limit: 1 of 2"), Check("leak", "growth: recorded for 9 s: from 45 s on", measured=False)],
-            "nothing found so far; looked at: limit; not known (--json says why): growth",
+            "nothing found; looked at: limit; not known (--json says why): growth",
         ),
         (
             [

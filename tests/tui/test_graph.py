@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memtui.core.samples import Event
+from memtui.core.samples import End, Event, MemoryUse
 from memtui.tui.presenters import Presenter
-from memtui.tui.presenters.graph import caveats, finite_value, window_notes
+from memtui.tui.presenters.graph import caveats, end_note, finite_value, freed_note, window_notes
 from memtui.tui.presenters.markers import TickLog
 from tests.support.screen_fakes import MIB, FakeSession
 
@@ -92,3 +92,31 @@ def test_a_session_that_ended_without_a_window_waits_for_none():
         presenter.room = replace(presenter.room, heat_columns=60, heat_rows=10)
         view = presenter.view(10.0)
         assert (view.graph.note, view.heat.note) == (note, note)
+
+
+def test_memory_that_was_given_back_within_a_window_is_told_of_it():
+    """It is in no working set. Little of it, and that of processes that ended, is not told."""
+    session = FakeSession(10)
+    samples = session.samples
+    samples.rss_bytes[9], samples.wss_bytes[9] = 40 * MIB, 8 * MIB
+    at_ns = int(samples.end_ns[9]) - 1
+    use = [MemoryUse(at_ns, 1, 100 * MIB), MemoryUse(at_ns, 1, 60 * MIB)]
+    session.devices.memory_use = lambda first_ns, last_ns: [one for one in use if first_ns <= one.t_ns < last_ns]
+    assert freed_note(session, 9) == "60.0 MiB were given back before its end, and are in no working set"
+    assert freed_note(session, 8) == ""
+    samples.gaps[9] = 1
+    assert freed_note(session, 9) == ""
+    samples.gaps[9], samples.rss_bytes[9] = 0, 97 * MIB
+    assert freed_note(session, 9) == "", "3 MiB"
+    samples.rss_bytes[9] = np.nan
+    assert freed_note(session, 9) == ""
+
+
+def test_the_end_of_a_session_says_what_is_in_no_window():
+    session = FakeSession(10)
+    assert end_note(session, 9) == ""
+    session.end = End(int(session.samples.end_ns[9]) + 10_700_000_000, "stopped")
+    assert end_note(session, 9) == "the last 10.7 s are in no window"
+    assert end_note(session, 8) == ""
+    session.end = End(int(session.samples.end_ns[9]) + 400_000_000, "stopped")
+    assert end_note(session, 9) == ""

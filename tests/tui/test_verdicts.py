@@ -148,7 +148,7 @@ async def test_the_page_has_findings_actions_figures_and_checks(growing, size):
         assert "verdict   2 findings   window at 90.0 s" in shown[0]
         assert any("will be out of memory" in line for line in shown)
         await pilot.press("home")
-        await until(pilot, lambda: "nothing found so far." in [row.cells[0] for row in app.screen.rows.view.rows])
+        await until(pilot, lambda: "nothing found." in [row.cells[0] for row in app.screen.rows.view.rows])
         rows = [row.cells[0] for row in app.screen.rows.view.rows]
         assert "Not known" in rows
         await pilot.press("question_mark")

@@ -18,7 +18,7 @@ USED_SHARE = 0.25  # of what was added: the working set grows by less where it i
 START_SHARE = 1 / 3  # of what is resident, in a minute: a program that grows faster may be loading its data ...
 LOADS_BYTES_PER_S = 4 << 20  # ... if it grows by this at least ...
 STARTED_S = 300.0  # ... and is not older than this
-MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes stop sharing memory
+MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes copy what they share
 RETURNED_SHARE = 0.5  # of the growth: what came back from swap was there before
 ALIKE = 0.5  # of the median length of windows: what windows that are compared have at least
 AGAIN_SHARE = 0.05  # of what was added: where more of it was touched again, it is not called unused
@@ -67,7 +67,7 @@ def _age_s(recent: Recent) -> float:
 def _where_from(recent: Recent, growth: Growth, grown_bytes: float) -> str:
     """Return whence memory came that is not new; empty where it is new."""
     if _newly_mapped_bytes(recent, growth) < MAPPED_SHARE * grown_bytes:
-        return "processes stop sharing memory"
+        return "processes copy memory that they share"
     if returned_bytes(recent, growth.span_s) > RETURNED_SHARE * grown_bytes:
         return "memory comes back from swap"
     return ""

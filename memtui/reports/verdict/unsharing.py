@@ -51,7 +51,7 @@ class _Readings:
 
 
 def unsharing(recent: Recent) -> Check:
-    """Return how much memory the processes of a tree stopped sharing, and how fast."""
+    """Return how much memory the processes of a tree do not share any more, and how fast."""
     subject = "memory that processes share"
     readings = _readings(recent)
     if readings is None:
@@ -79,11 +79,11 @@ def unsharing(recent: Recent) -> Check:
     whose = f"Its {'DataLoader workers' if workers else 'processes'}"
     when = f"in {span(over_s)}{ago}" if ago else f"in the last {span(over_s)}"
     if still and not ago:
-        start = f"{whose} stop sharing memory: they copy {rate(overall)}"
+        start = f"{whose} copy memory that they share: {rate(overall)}"
         sentence = f"{start}, {size(float(copied[-1]))} {when}."
     else:
-        start = f"{whose} stopped sharing memory"
-        sentence = f"{start}: they copied {size(float(copied[-1]))} {when}."
+        start = f"{whose} copied memory that they shared"
+        sentence = f"{start}: {size(float(copied[-1]))} {when}."
     return Check(
         RULE,
         what,

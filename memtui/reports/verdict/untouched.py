@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.lower_bound import bound_bytes
 from memtui.analysis.working_set import bytes_by_range
 from memtui.core.page_set import PageSet, union
 from memtui.core.samples import is_lower_bound
 from memtui.core.units import percent, size, span
-from memtui.reports.size_summary import bound_bytes
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
 from memtui.session.vma_row import VmaRow
 
@@ -36,7 +36,9 @@ def untouched(recent: Recent) -> Check:
     stored_bytes = recent.processes[largest]["stored_bytes"] or 0
     if rss_bytes - stored_bytes < LEAST_BYTES:
         wss_bytes = recent.processes[largest]["wss_bytes"]
-        return Check(RULE, f"{subject}: {size(wss_bytes)} of {size(rss_bytes)} touched in a window")
+        if wss_bytes is None:
+            return Check(RULE, f"{subject}: what was touched last is not known", measured=False)
+        return Check(RULE, f"{subject}: {size(wss_bytes)} of all {size(rss_bytes)} are touched in a window")
     resident = recent.source.vma_rss(recent.sample)
     rows = [
         row
@@ -47,7 +49,7 @@ def untouched(recent: Recent) -> Check:
     least_bytes = max(LEAST_BYTES, LEAST_SHARE * held_bytes)
     if held_bytes - stored_bytes < least_bytes:
         return Check(
-            RULE, f"{subject}: {size(held_bytes)} without a file, {size(stored_bytes)} of all touched in a window"
+            RULE, f"{subject}: {size(stored_bytes)} are touched in a window, and {size(held_bytes)} have no file"
         )
     touched = _Touched(recent, largest)
     private_bytes = recent.processes[largest]["private_bytes"] if len(recent.processes) > 1 else None

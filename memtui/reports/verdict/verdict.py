@@ -50,7 +50,7 @@ class Verdict:
         if any(check.undecided for check in self.checks):
             return "nothing to do yet"
         if not any(check.measured for check in self.checks if check.rule == LEAK):
-            return "nothing found so far"
+            return "nothing found"
         return "nothing to do"
 
     @property

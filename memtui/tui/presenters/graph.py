@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from memtui.session.sample_arrays import SampleArrays
 
 ALIKE = "median, max: of windows of about {}"
+FREED_BYTES, FREED_SHARE = 4 << 20, 0.25  # and of the working set: what was given back within a window, if it is told
+END_S = 0.5  # after the last window, of which nothing is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,10 @@ class MemoryGraph:
     def _caption(self, index: int, ticks: TickLog, alike_s: float | None) -> tuple[str, ...]:
         """Return the notes on one window; ``alike_s``: length of the windows in the median."""
         pss = pss_note(self._rows.of_window(index)) if self._process is None else ""
-        text = window_notes(self._reader.samples, index, ticks, pss)
-        return text if alike_s is None else (*text, ALIKE.format(duration(alike_s)))
+        parts = [*window_notes(self._reader.samples, index, ticks, pss)]
+        if self._process is None:
+            parts += [note for note in (freed_note(self._reader, index), end_note(self._reader, index)) if note]
+        return (*parts, *([] if alike_s is None else [ALIKE.format(duration(alike_s))]))
 
 
 def caveats(samples: SampleArrays, index: int, note: str) -> tuple[str, ...]:
@@ -180,6 +184,24 @@ def window_notes(samples: SampleArrays, index: int, ticks: TickLog, pss: str) ->
     if np.isnan(samples.shared_bytes[index]) and not np.isnan(samples.wss_bytes[index]):
         parts.append("shared pages count for each process")
     return tuple(parts)
+
+
+def freed_note(reader: Session, index: int) -> str:
+    """Return a note on memory that was resident within a window and not at its end; empty where it is little."""
+    samples = reader.samples
+    uses = reader.devices.memory_use(int(samples.start_ns[index]), int(samples.end_ns[index]))
+    freed_bytes = max((use.rss_bytes for use in uses), default=0) - float(samples.rss_bytes[index])
+    if samples.gaps[index] or not freed_bytes > max(FREED_BYTES, FREED_SHARE * float(samples.wss_bytes[index])):
+        return ""  # nan is not
+    return f"{size(freed_bytes)} were given back before its end, and are in no working set"
+
+
+def end_note(reader: Session, index: int) -> str:
+    """Return a note on the time after the last window of a session that ended; empty at other windows."""
+    if reader.end is None or index != len(reader.samples) - 1:
+        return ""
+    after_s = (reader.end.t_ns - int(reader.samples.end_ns[index])) / 1e9
+    return f"the last {duration(after_s)} are in no window" if after_s > END_S else ""
 
 
 def finite_value(values: Floats | Column[np.float64], index: int) -> float | None:

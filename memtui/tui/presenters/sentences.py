@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
-from memtui.analysis.memory_sentences import MAPPED_SHARE, Figures, Forms, may_lack_pages, sentences_of
+from memtui.analysis.lower_bound import MAPPED_SHARE, mapped_bytes, may_lack_pages
+from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, is_comparable, resident_bytes
 from memtui.analysis.target_loss import LastPart, last_part
 from memtui.core.samples import Process
@@ -160,9 +161,9 @@ class WindowFigures:
             self._max_bytes = np.fmax(self._max_bytes, wss[measured].max())
         self._measured += int(measured.sum())
         self._touched_bytes += float(wss[measured].sum())
-        self._mapped_bytes += float(np.nansum(samples.faulted_in_bytes[of][measured]))
-        reasons, gaps = samples.reason[of], samples.gaps[of]
+        reasons, gaps, faulted_in = samples.reason[of], samples.gaps[of], samples.faulted_in_bytes[of]
         counted = np.flatnonzero(measured).tolist()
+        self._mapped_bytes += sum(mapped_bytes(reasons[n], float(faulted_in[n])) for n in counted)
         self._lower_bounds += sum(may_lack_pages(reasons[n], int(gaps[n])) for n in counted)
         self._paused_ns = _sum(self._paused_ns, samples.paused_ns[of])
         self._lost_ns = _sum(self._lost_ns, samples.lost_ns[of])
