@@ -311,10 +311,10 @@ def released_lines(released: ReleasedSummary, wss: SizeSummary, *, several: bool
     """
     if released.mean is None or wss.mean is None or released.mean < NOTABLE_RELEASED * wss.mean:
         return []
-    bound = "at most " if released.status == Status.OK else ""
+    bound = "up to " if released.status == Status.OK else ""
     how = f" ({released.reason})" if released.reason else ""
-    sizes = f"{bound}{size(released.mean)} (mean) and {size(released.max)} (max), or {size(released.per_s)}/s{how}"
+    sizes = f"{bound}{size(released.mean)} in the mean, {size(released.max)} in one, {size(released.per_s)}/s{how}"
     return [
-        f"given back   in a window {sizes}: pages that were touched and given back in one window are not in its "
+        f"given back   of a window {sizes}: pages that were touched and given back in one window are not in its "
         f"working set{' (copies of pages that processes shared count here, too)' * several}"
     ]

@@ -200,15 +200,26 @@ def count_in_windows(processes: Sequence[ProcessSummary]) -> int:
 
 
 def process_lines(processes: Sequence[ProcessSummary]) -> list[str]:
-    """Return a line for each of as many processes as a page of text has room for: the largest and the target."""
-    listed = _largest(processes)
-    lines = [_line(process, several=count_in_windows(processes) > 1) for process in listed]
-    if more := len(processes) - len(listed):
+    """Return a line for each of as many processes as a page of text has room for: the largest and the target.
+
+    What is the same of all processes is said once.
+    """
+    seen = [process for process in processes if process.wss_reason != NO_WINDOW]
+    unseen = [process for process in processes if process.wss_reason == NO_WINDOW]
+    listed, several = _largest(seen if len(unseen) > 1 else processes), len(seen) > 1
+    reasons = {process.gpu_reason if process.gpu_bytes is None else "" for process in listed}
+    without_gpus = several and len(reasons) == 1 and "" not in reasons
+    lines = [_line(process, several=several, gpus=not without_gpus) for process in listed]
+    if more := len(seen) - sum(process.wss_reason != NO_WINDOW for process in listed):
         lines.append(f"process      and {more} more, all smaller (--json has them)")
+    if len(unseen) > 1:
+        lines.append(f"process      and {len(unseen)} more: n/a: they began after the last window, or ran between two")
+    if without_gpus:
+        lines.append(f"process      GPU memory of all n/a: {reasons.pop()}")
     return lines
 
 
-def _line(process: ProcessSummary, *, several: bool) -> str:
+def _line(process: ProcessSummary, *, several: bool, gpus: bool) -> str:
     shared = f" ({size(process.shared_bytes)} shared)" if several and process.shared_bytes is not None else ""
     parts = (("PSS", process.pss_bytes), ("USS", process.private_bytes))
     shares = ", ".join(f"{name} {size(value)}" for name, value in parts if value is not None)
@@ -224,7 +235,7 @@ def _line(process: ProcessSummary, *, several: bool) -> str:
     )
     return (
         f"process      {process.pid} {process.role}: working set {working_set}, "
-        f"{resident}{swap}, {_gpu_clause(process)}  {short_command_line(process.command)}"
+        f"{resident}{swap}{f', {_gpu_clause(process)}' * gpus}  {short_command_line(process.command)}"
     )
 
 

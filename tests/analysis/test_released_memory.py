@@ -109,7 +109,7 @@ def test_the_report_says_it_where_it_matters(tmp_path):
     result = busy.given_back_bytes
     assert result.median == result.max == 2 * MIB
     assert result.per_s == 10 * MIB
-    assert "given back   in a window at most 2.00 MiB (mean) and 2.00 MiB (max), or 10.0 MiB/s" in format_report(busy)
+    assert "given back   of a window up to 2.00 MiB in the mean, 2.00 MiB in one, 10.0 MiB/s" in format_report(busy)
 
     short = build_report(write_session(tmp_path / "short.memtui", messages(1))).given_back_bytes
     assert (short.median, short.per_s) == (None, None)

@@ -289,7 +289,7 @@ def test_released_memory_is_spoken_of_from_a_hundredth_of_the_working_set(releas
     assert bool(lines) is shown
     if shown:
         assert lines[0].startswith(
-            "given back   in a window at most 1.00 MiB (mean) and 3.00 MiB (max), or 2.00 MiB/s: pages"
+            "given back   of a window up to 1.00 MiB in the mean, 3.00 MiB in one, 2.00 MiB/s: pages"
         )
 
 
@@ -297,7 +297,7 @@ def test_released_memory_that_is_reclaimed_has_no_bound():
     released = ReleasedSummary(2.0 * MIB, 2.0 * MIB, 3 * MIB, Status.APPROXIMATE, SEVERAL_PAGES, 2.0 * MIB)
     (line,) = released_lines(released, known(9 * MIB), several=False)
     assert line.startswith(
-        "given back   in a window 2.00 MiB (mean) and 3.00 MiB (max), or 2.00 MiB/s (counted by page faults, each of "
+        "given back   of a window 2.00 MiB in the mean, 3.00 MiB in one, 2.00 MiB/s (counted by page faults, each of "
         "which may bring several pages of a file): pages that"
     )
 

@@ -68,9 +68,12 @@ def test_a_process_in_no_window_is_listed_once_and_one_that_was_another_program_
     target, *others = process_summaries(reader, rows, {0}, None)
     assert (target.pid, target.generation, target.wss_bytes) == (41, 2, 10)
     assert [(other.pid, other.generation, other.rss_bytes) for other in others] == [(42, 4, None), (43, 5, None)]
-    lines = process_lines([target, *others])
+    lines = process_lines([target, others[0]])
     assert "resident 100 B, GPU" in lines[0], "it is alone in its windows"
     assert lines[1] == f"process      42 child: n/a: {NO_WINDOW}  python"
+    assert process_lines([target, *others])[1:] == [
+        "process      and 2 more: n/a: they began after the last window, or ran between two"
+    ]
 
 
 def test_a_process_without_such_a_window_has_resident_memory_of_the_others_and_no_working_set():
@@ -163,6 +166,15 @@ def test_what_is_not_known_of_gpus_is_said():
     assert gpu(gpus_used_reason="lost") == f"{known}, used 190.0 % (not always known: lost)"
     assert gpu(gpus_used=None, gpus_used_reason="lost") == f"{known}, its use n/a: lost"
     assert gpu(gpus_used=None, gpus_used_reason=NO_READING) == known
+
+
+def test_why_no_process_has_memory_of_a_gpu_is_said_once():
+    none = replace(FULL, gpu_bytes=None, gpu_reason="no driver")
+    lines = process_lines([none, replace(none, pid=42)])
+    assert lines[-1] == "process      GPU memory of all n/a: no driver"
+    assert not any("GPU" in line for line in lines[:-1])
+    for other in (FULL, replace(none, gpu_reason="lost")):
+        assert sum("GPU" in line for line in process_lines([none, other])) == 2
 
 
 def test_of_many_the_target_and_the_largest_are_listed_in_their_order():

@@ -35,10 +35,7 @@ def untouched(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: what is resident is not known", measured=False)
     stored_bytes = recent.processes[largest]["stored_bytes"] or 0
     if rss_bytes - stored_bytes < LEAST_BYTES:
-        wss_bytes = recent.processes[largest]["wss_bytes"]
-        if wss_bytes is None:
-            return Check(RULE, f"{subject}: what was touched last is not known", measured=False)
-        return Check(RULE, f"{subject}: {size(wss_bytes)} of all {size(rss_bytes)} are touched in a window")
+        return _of_little(subject, recent.processes[largest]["wss_bytes"], rss_bytes)
     resident = recent.source.vma_rss(recent.sample)
     rows = [
         row
@@ -68,6 +65,12 @@ def untouched(recent: Recent) -> Check:
     if touched.late_bytes > STILL_SPREADS * total_bytes:
         return Check(RULE, f"{subject}: {what}, but the program is still reaching new memory")
     return Check(RULE, f"{subject}: {what}", finding=_finding(rows, idle_bytes, total_bytes, held_bytes, touched))
+
+
+def _of_little(subject: str, wss_bytes: int | None, rss_bytes: int) -> Check:
+    if wss_bytes is None:
+        return Check(RULE, f"{subject}: what was touched last is not known", measured=False)
+    return Check(RULE, f"{subject}: {size(wss_bytes)} of all {size(rss_bytes)} are touched in a window")
 
 
 def _why_unknown(recent: Recent, touched: _Touched, private_bytes: int | None) -> str:
