@@ -6,6 +6,8 @@ between its two ends. The cost is O(touched 2 MiB blocks + ranges), with no loop
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -13,7 +15,16 @@ from memtui.core.page_set import TAILS, PageSet, inside
 from memtui.core.page_sizes import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK
 
 NOTABLE_SHARE = 0.001  # of a working set; less does not change the digits that are shown
+NOTABLE_HUGE_SHARE = 0.1  # of a working set, in huge pages
 _U = np.uint64
+
+
+def huge_page_share(sets: Iterable[PageSet | None]) -> float | None:
+    """Return which share of the touched bytes lies in huge pages; None where no page set has pages."""
+    stored = [pages for pages in sets if pages is not None]
+    touched_bytes = sum(pages.size_bytes for pages in stored)
+    small_bytes = sum(pages.page_count for pages in stored) * PAGE_BYTES
+    return 1 - small_bytes / touched_bytes if touched_bytes else None
 
 
 def bytes_by_range(pages: PageSet, starts: ArrayLike, ends: ArrayLike) -> NDArray[np.int64]:

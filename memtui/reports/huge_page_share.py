@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from memtui.core.page_sizes import PAGE_BYTES
+from memtui.analysis.working_set import NOTABLE_HUGE_SHARE
+from memtui.analysis.working_set import huge_page_share as touched_share
 from memtui.core.units import percent
 from memtui.reports.source import ReportSource
 from memtui.reports.window_means import spread
 
 MOST_WINDOWS = 8  # whose pages are read
-NOTABLE = 0.1
 
 
 def huge_page_share(reader: ReportSource, rows: Iterable[Mapping[str, Any]], samples: Collection[int]) -> float | None:
@@ -30,17 +30,17 @@ def huge_page_share(reader: ReportSource, rows: Iterable[Mapping[str, Any]], sam
         if row["sample"] in samples:
             processes[row["sample"]].append(row["process"])
     every = sorted(processes)
-    shares = []
-    for sample in (every[n] for n in spread(len(every), MOST_WINDOWS).tolist()):
-        sets = [pages for process in processes[sample] if (pages := reader.page_set(sample, process)) is not None]
-        if touched_bytes := sum(pages.size_bytes for pages in sets):
-            shares.append(1 - sum(pages.page_count for pages in sets) * PAGE_BYTES / touched_bytes)
-    return float(np.median(shares)) if shares else None
+    shares = [
+        touched_share(reader.page_set(sample, process) for process in processes[sample])
+        for sample in (every[n] for n in spread(len(every), MOST_WINDOWS).tolist())
+    ]
+    measured = [share for share in shares if share is not None]
+    return float(np.median(measured)) if measured else None
 
 
 def huge_page_lines(share: float | None) -> list[str]:
     """Return the line about huge pages, where they are a notable part of the working set."""
-    if share is None or share < NOTABLE:
+    if share is None or share < NOTABLE_HUGE_SHARE:
         return []
     return [
         f"huge pages   {percent(share)} of the working set: each counts whole (2 MiB) when any byte of it is touched"

@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 
 from memtui.analysis.alike import like
 from memtui.analysis.resident import RSS, ResidentKind, resident_bytes
-from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.core.fast_numpy import median
 from memtui.core.samples import Hello, Process, Status
-from memtui.core.units import births_text, duration, size
+from memtui.core.units import duration
 from memtui.session.packed_column import Column
 from memtui.session.session import Session
 from memtui.tui.presenters.markers import StepTicks, TickLog
 from memtui.tui.presenters.missing_pages import why_no_window
-from memtui.tui.presenters.processes import pss_note
 from memtui.tui.presenters.series import Series, process_sizes, range_wss
 from memtui.tui.presenters.time_budget import TimeBudget
+from memtui.tui.presenters.window_notes import WindowNotes, caveats
 from memtui.tui.presenters.window_rows import WindowRows
 from memtui.widgets.views.memory import Floats, GraphView, TimeAxis
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from memtui.session.sample_arrays import SampleArrays
 
 ALIKE = "median, max: of windows of about {}"
-FREED_BYTES, FREED_SHARE = 4 << 20, 0.25  # and of the working set: what was given back within a window, if it is told
-END_S = 0.5  # after the last window, of which nothing is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,7 @@ class MemoryGraph:
         self._process: Series | None = None
         self._pid: int | None = None
         self._step_ticks, self._resident = StepTicks(), ResidentKind()
+        self._notes = WindowNotes(reader, rows)
 
     def focus_range(self, key: int | None) -> None:
         """Draw a line for one range; None: no line."""
@@ -147,61 +145,8 @@ class MemoryGraph:
 
     def _caption(self, index: int, ticks: TickLog, alike_s: float | None) -> tuple[str, ...]:
         """Return the notes on one window; ``alike_s``: length of the windows in the median."""
-        pss = pss_note(self._rows.of_window(index)) if self._process is None else ""
-        parts = [*window_notes(self._reader.samples, index, ticks, pss)]
-        if self._process is None:
-            parts += [note for note in (freed_note(self._reader, index), end_note(self._reader, index)) if note]
-        return (*parts, *([] if alike_s is None else [ALIKE.format(duration(alike_s))]))
-
-
-def caveats(samples: SampleArrays, index: int, note: str) -> tuple[str, ...]:
-    """Return why the working set of one window is not exact; ``note``: the text shown in place of the working set."""
-    status, reason, unknown = samples.status[index], samples.reason[index], samples.unknown_bytes[index]
-    parts = [f"disturbed: {samples.disturbed[index]}"] if samples.disturbed[index] else []
-    if unknown > NOTABLE_SHARE * samples.wss_bytes[index]:  # nan is not
-        parts.append(f"WSS {size(float(samples.wss_bytes[index]))}, {size(float(unknown))} of it perhaps untouched")
-    low, high = samples.wss_low_bytes[index], samples.wss_high_bytes[index]
-    if np.isfinite(low):
-        parts.append(f"estimated, 95 % interval {size(float(low))} to {size(float(high))}")
-    if status != Status.OK and not note:  # the note shows the reason already
-        parts.append(f"{status}: {reason}" if reason else str(status))
-    return tuple(parts)
-
-
-def window_notes(samples: SampleArrays, index: int, ticks: TickLog, pss: str) -> tuple[str, ...]:
-    """Return the events of one window and notes on its numbers; ``pss``: the note on resident memory."""
-    before_ns = int(samples.end_ns[index - 1]) if index else 0
-    events, more = ticks.within(before_ns, int(samples.end_ns[index]))
-    parts = [tick.text if tick.text.startswith(f"{tick.kind} ") else f"{tick.kind}: {tick.text}" for tick in events]
-    if more:
-        parts.append(f"and {more:,} more events")
-    if gaps := int(samples.gaps[index]):
-        parts.append(births_text(gaps))
-    if samples.faulted_in_bytes[index] > 0:
-        parts.append(f"first mapped {size(float(samples.faulted_in_bytes[index]))}")
-    if pss:
-        parts.append(pss)
-    if np.isnan(samples.shared_bytes[index]) and not np.isnan(samples.wss_bytes[index]):
-        parts.append("shared pages count for each process")
-    return tuple(parts)
-
-
-def freed_note(reader: Session, index: int) -> str:
-    """Return a note on memory that was resident within a window and not at its end; empty where it is little."""
-    samples = reader.samples
-    uses = reader.devices.memory_use(int(samples.start_ns[index]), int(samples.end_ns[index]))
-    freed_bytes = max((use.rss_bytes for use in uses), default=0) - float(samples.rss_bytes[index])
-    if samples.gaps[index] or not freed_bytes > max(FREED_BYTES, FREED_SHARE * float(samples.wss_bytes[index])):
-        return ""  # nan is not
-    return f"{size(freed_bytes)} were given back before its end, and are in no working set"
-
-
-def end_note(reader: Session, index: int) -> str:
-    """Return a note on the time after the last window of a session that ended; empty at other windows."""
-    if reader.end is None or index != len(reader.samples) - 1:
-        return ""
-    after_s = (reader.end.t_ns - int(reader.samples.end_ns[index])) / 1e9
-    return f"the last {duration(after_s)} are in no window" if after_s > END_S else ""
+        notes = self._notes.of_window(index, ticks, whole_tree=self._process is None)
+        return notes if alike_s is None else (*notes, ALIKE.format(duration(alike_s)))
 
 
 def finite_value(values: Floats | Column[np.float64], index: int) -> float | None:
