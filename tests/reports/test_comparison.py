@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from memtui.analysis.address_ranges import mapped_bytes
 from memtui.analysis.page_raster import picture_of
+from memtui.analysis.resident import PSS, SUM_OF_RSS
 from memtui.core.samples import End, Process, ProcessWindow, Window
 from memtui.reports.comparison.common_windows import common_interval_s
 from memtui.reports.comparison.differences import condition_rows, figure_rows, notes, sentences, window_text
@@ -115,6 +116,26 @@ def test_merged_windows_have_seen_what_long_ones_see(opened):
     # One process, nothing filtered: the long windows merged one by one are what was recorded.
     assert same_coarse.figures["wss_median_bytes"] == coarse.figures["wss_median_bytes"]
     assert same_coarse.figures["reuse_p95_bytes"] == coarse.figures["reuse_p95_bytes"]
+
+
+def test_a_sum_of_rss_is_named_and_not_compared_with_the_rss_of_one(opened):
+    sessions, _ = opened(a=short(), b=short(), c=short())
+    memories = [session.memory for session in sessions]
+    rss = {row.name: row for row in figure_rows(memories)}["rss_median_bytes"]
+    assert rss.label == "RSS, median"
+    assert rss.changes[1] == rss.changes[2] != ""
+    for kind in (PSS, SUM_OF_RSS):
+        several = [*memories[:2], replace(memories[2], resident=kind)]
+        row = {row.name: row for row in figure_rows(several)}["rss_median_bytes"]
+        assert row.label == "sum of RSS, median"
+        assert row.changes == (*rss.changes[:2], "")
+
+
+def test_a_doubt_of_several_sessions_is_told_once(opened):
+    sessions, same = opened(a=short(), b=short(), c=short())
+    doubtful = [replace(session, doubts=("it is doubtful",)) for session in sessions]
+    doubtful[1] = replace(doubtful[1], doubts=("it is doubtful", "and more"))
+    assert notes(doubtful, same)[-2:] == ["A, B and C: it is doubtful", "B: and more"]
 
 
 def test_whose_windows_cannot_be_merged_is_told(opened):

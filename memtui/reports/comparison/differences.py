@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memtui.analysis.resident import RSS
+from memtui.analysis.resident import RSS, SUM_OF_RSS
 from memtui.core.options import LETTERS
 from memtui.core.units import between, duration, energy, percent, power, size
 from memtui.reports.comparison.model import (
@@ -47,6 +47,7 @@ FIGURES: Mapping[str, tuple[str, Form]] = {
     "knee_share": ("touches held there", percent),
 }
 OF_PSS = ("pss_median_bytes", "pss_p95_bytes")
+OF_RSS = ("rss_median_bytes", "rss_p95_bytes")
 UNCHANGED = ("windows", "duration_s", "true_interval_s", "knee_share")  # how much more of them says nothing
 OF_WINDOWS = (
     *("wss_median_bytes", "wss_p95_bytes", "reuse_p50_bytes", "reuse_p95_bytes"),
@@ -84,7 +85,9 @@ def figure_rows(memories: Sequence[RecordedMemory | None]) -> list[Difference]:
         reasons = ["no window was recorded" if memory is None else memory.reasons.get(name, "") for memory in memories]
         if any(_has_row(memory, name) for memory in memories if memory is not None):
             row = _row(name, label, form, values, reasons)
-            rows.append(_without_other_windows(row, memories) if name in OF_WINDOWS else row)
+            if name in OF_WINDOWS:
+                row = _without_other_windows(row, memories)
+            rows.append(_of_rss(row, memories) if name in OF_RSS else row)
     sources = dict.fromkeys((source.device, source.scope) for memory in memories if memory for source in memory.power)
     return rows + [row for device, scope in sources for row in _power_rows(memories, device, scope)]
 
@@ -145,6 +148,19 @@ def _without_other_windows(row: Difference, memories: Sequence[RecordedMemory | 
     return replace(row, changes=tuple(change if length == lengths[0] else "" for change, length in changes))
 
 
+def _of_rss(row: Difference, memories: Sequence[RecordedMemory | None]) -> Difference:
+    """Return a row of RSS: of several processes a sum, which is not compared with the RSS of one."""
+    alone = [memory is None or memory.resident == RSS for memory in memories]
+    if all(alone):
+        return row
+    changes = zip(row.changes, alone, strict=True)
+    return replace(
+        row,
+        label=row.label.replace(RSS, SUM_OF_RSS),
+        changes=tuple(change if one == alone[0] else "" for change, one in changes),
+    )
+
+
 def condition_rows(sessions: Sequence[ComparedSession]) -> list[Difference]:
     """Return the conditions that differ between sessions."""
     rows = []
@@ -177,7 +193,11 @@ def notes(sessions: Sequence[ComparedSession], same: CommonWindows | None) -> li
         if len(groups) > 1:
             values = ", ".join(f"{letters(indices)} {value}" for value, indices in groups.items())
             lines.append(f"{name} differs ({values}): {text}")
-    return lines + [f"{letters([index])}: {text}" for index, session in enumerate(sessions) for text in session.doubts]
+    doubts: dict[str, list[int]] = {}
+    for index, session in enumerate(sessions):
+        for text in session.doubts:
+            doubts.setdefault(text, []).append(index)
+    return lines + [f"{letters(indices)}: {text}" for text, indices in doubts.items()]
 
 
 _MATTERS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from memtui.analysis.lines import Line
+from memtui.analysis.resident import RSS, SUM_OF_RSS
 from memtui.core.errors import UserError
 from memtui.core.options import LETTERS
 from memtui.reports.comparison.differences import (
@@ -305,7 +307,11 @@ class ComparisonScreen(PartsScreen):
         if self._page == TRAINING:
             return ListingView("trainings", _RUNS, tuple(map(self._run_row, indices)))
         rows_by_name = {row.name: row for row in self._figure_rows()}
-        return ListingView("sessions", _SESSIONS, tuple(self._session_row(index, rows_by_name) for index in indices))
+        columns: tuple[Column, ...] = _SESSIONS
+        rss = rows_by_name.get("rss_median_bytes")
+        if rss is not None and rss.label.startswith(SUM_OF_RSS):
+            columns = tuple(replace(column, name=SUM_OF_RSS) if column.name == RSS else column for column in columns)
+        return ListingView("sessions", columns, tuple(self._session_row(index, rows_by_name) for index in indices))
 
     def _figure_rows(self) -> list[Difference]:
         """Return figures as recorded, or figures of merged windows in place of those that depend on windows."""
