@@ -292,17 +292,7 @@ class ComparisonScreen(PartsScreen):
 
     def _listing(self) -> ListingView:
         if self._differences:
-            rows = self._rows_of_differences()
-            shown = [0, *range(self._first, len(self._sessions))]
-            columns = [Column("", 26)]
-            for index in shown:
-                name = f"{LETTERS[index]} {self._sessions[index].name}"
-                columns.append(Column(name, 22, right=True, rank=max(1, index)))
-            cells = [
-                Row(row.name, (row.label, *(_changed(row.cells[index], row.changes[index]) for index in shown)))
-                for row in rows
-            ]
-            return ListingView("differences", tuple(columns), tuple(cells))
+            return self._differences_listing()
         indices = range(len(self._sessions))
         if self._page == TRAINING:
             return ListingView("trainings", _RUNS, tuple(map(self._run_row, indices)))
@@ -312,6 +302,19 @@ class ComparisonScreen(PartsScreen):
         if rss is not None and rss.label.startswith(SUM_OF_RSS):
             columns = tuple(replace(column, name=SUM_OF_RSS) if column.name == RSS else column for column in columns)
         return ListingView("sessions", columns, tuple(self._session_row(index, rows_by_name) for index in indices))
+
+    def _differences_listing(self) -> ListingView:
+        rows = self._rows_of_differences()
+        shown = [0, *range(self._first, len(self._sessions))]
+        columns = [Column("", 26)]
+        for index in shown:
+            name = f"{LETTERS[index]} {self._sessions[index].name}"
+            columns.append(Column(name, 22, right=True, rank=max(1, index)))
+        cells = [
+            Row(row.name, (row.label, *(_changed(row.cells[index], row.changes[index]) for index in shown)))
+            for row in rows
+        ]
+        return ListingView("differences", tuple(columns), tuple(cells))
 
     def _figure_rows(self) -> list[Difference]:
         """Return figures as recorded, or figures of merged windows in place of those that depend on windows."""
