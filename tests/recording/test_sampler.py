@@ -1,15 +1,17 @@
-"""What a sampler does that somebody starts as root without a password (``--own``), whatever the order asks for."""
+"""When a sampler takes its last window; and what one that somebody starts as root without a password does (``--own``)."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from memtui.core.options import MAX_PAUSE_NS
 from memtui.core.samples import Event, Hello
+from memtui.recording.sampler import sampler
 from tests.support.live import needs_root
 from tests.support.streams import finish, order_for
 
@@ -59,3 +61,34 @@ def test_whoever_may_start_it_so_pauses_for_a_tenth_of_a_second_and_a_quarter_of
     # The last one is not followed by the time that pays for it, nor is the first.
     observed_ns = stream.windows[-1].end_ns - stream.windows[0].start_ns
     assert sum(paused_ns[1:-1]) <= observed_ns / 4
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "stretched_s", "after_s", "taken"),
+    [
+        (0.2, 0.2, 0.1, True),
+        (0.2, 0.2, 0.05, False),
+        (0.2, 4, 2, True),
+        (0.2, 4, 1, False),
+        (0.2, 60, 5, True),  # a budget makes windows long, and they differ
+        (0.2, 60, 4, False),
+        (60, 60, 29, False),  # windows of a minute were asked for
+        (60, 60, 30, True),
+        (60, 90, 29, False),
+    ],
+)
+def test_a_last_window_is_taken_unless_it_would_be_a_sliver(monkeypatch, asked_s, stretched_s, after_s, taken):
+    now_ns = 10**12
+    monkeypatch.setattr(sampler.time, "monotonic_ns", lambda: now_ns)
+    self = SimpleNamespace(
+        _paused_since_ns=None,
+        _windows=SimpleNamespace(sample=3),
+        _options=SimpleNamespace(interval_ns=round(asked_s * 1e9)),
+        _clock=SimpleNamespace(interval_ns=round(stretched_s * 1e9)),
+        _tree=SimpleNamespace(processes={1: SimpleNamespace(start_ns=now_ns - round(after_s * 1e9))}),
+    )
+    assert sampler.Sampler._should_take_last_window(self) is taken
+    self._paused_since_ns = 5
+    assert not sampler.Sampler._should_take_last_window(self)
+    self._paused_since_ns, self._windows.sample = None, 0
+    assert sampler.Sampler._should_take_last_window(self), "it is the first one"

@@ -41,6 +41,7 @@ from memtui.recording.sampler.tracked_tree import TrackedTree
 from memtui.recording.sampler.tree_window import TreeWindows
 
 NOTICE_EVERY_NS = 5_000_000_000
+LAST_WINDOW_NS = 5_000_000_000  # of a last window, where a budget makes windows long
 COMMAND_BYTES = 4096  # read at once of what comes after the order
 HOLD_NS = 250_000_000  # windows closer together may be sent in the next pause: the target's CPUs are idle then
 MOST_OVERHEAD_OF_OWN_PPM = 250_000  # that a process loses to a sampler which its user may start without a password
@@ -214,13 +215,17 @@ class Sampler:
         return max(tried_ns + self._clock.interval_ns, now_ns)
 
     def _should_take_last_window(self) -> bool:
-        """Whether the time since the last window is at least half of one: a sliver would look like a collapse."""
+        """Whether the time since the last window is at least half of one: a sliver would look like a collapse.
+
+        Where a budget makes windows longer than was asked for, they differ, and some seconds are enough.
+        """
         if self._paused_since_ns is not None:
             return False
         if not self._windows.sample:
             return True
         start_ns = min((t.start_ns for t in self._tree.processes.values()), default=time.monotonic_ns())
-        return time.monotonic_ns() - start_ns >= self._clock.interval_ns // 2
+        least_ns = max(self._options.interval_ns, min(self._clock.interval_ns, 2 * LAST_WINDOW_NS)) // 2
+        return time.monotonic_ns() - start_ns >= least_ns
 
     def _apply_requests(self) -> bool:
         """Do what was requested meanwhile; return whether anything was."""
