@@ -1,4 +1,4 @@
-"""When a sampler takes its last window; and what one that somebody starts as root without a password does (``--own``)."""
+"""When a sampler takes its last window; what one that is started as root without a password does (``--own``)."""
 
 from __future__ import annotations
 
