@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
 def large(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("large") / "large.pickle"
     with path.open("wb") as file:
-        write_snapshot(file, 8 << 20)
+        write_snapshot(file, 24 << 20)  # it takes longer to read than the screen to start
     return path
 
 

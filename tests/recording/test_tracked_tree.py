@@ -146,6 +146,7 @@ def test_inside_a_window_those_are_tracked_that_live_for_a_while(monkeypatch):
 def test_to_look_inside_a_window_rests_longer_than_it_takes(monkeypatch):
     with family() as one:
         one.round()
+        monkeypatch.setattr(tracked_tree, "TREE_EVERY_NS", 60 * 10**9)  # a fork may take longer than a rest
         one.tree.follow_between()
         child = one.tell("fork")
         monkeypatch.setattr(tracked_tree, "LEAST_AGE_S", 0)
