@@ -157,7 +157,7 @@ def _of_rss(row: Difference, memories: Sequence[RecordedMemory | None]) -> Diffe
     return replace(
         row,
         label=row.label.replace(RSS, SUM_OF_RSS),
-        changes=tuple(change if one == alone[0] else "" for change, one in changes),
+        changes=tuple(change if is_alone == alone[0] else "" for change, is_alone in changes),
     )
 
 
