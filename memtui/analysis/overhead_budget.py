@@ -20,6 +20,7 @@ from memtui.core.units import duration
 MILLION = 1_000_000
 RECENT = 5  # windows whose cost is an example for the next
 REPAID = 0.25  # part of the debt that the next interval pays
+AIM = 0.9  # of the share is what intervals are set for: costs vary, and a program is not to lose more meanwhile
 SELDOM_NS = 60_000_000_000  # windows further apart are not a live picture: the user is asked what to do
 # The second window comes within this time, or within this multiple of the first window's cost.
 PROBE_NS, PROBE_COSTS = 5_000_000_000, 20
@@ -102,7 +103,7 @@ class Budget:
 
     def interval_ns(self, requested_ns: int) -> int:
         """Return the next interval: never shorter than the requested interval."""
-        wanted_ns = (self._cost_ns + REPAID * self._debt_ns) / self._share
+        wanted_ns = (self._cost_ns + REPAID * self._debt_ns) / (AIM * self._share)
         if self._begun == 1:
             wanted_ns = min(wanted_ns, self._probe_ns)
         return max(requested_ns, min(_rounded_up(wanted_ns), self._longest_ns))
