@@ -144,6 +144,10 @@ class PssProbe:
             self._due_ns = self._soon_ns
         self._pss_bytes = pss_bytes
 
+    def expire(self) -> None:
+        """Have the next call of ``poll`` read all processes: it is the last one."""
+        self._due_ns = 0
+
     def of(self, pid: int) -> Rollup:
         """Return the last reading of a process; without bytes and reason where the process is alone."""
         return self._readings.get(pid) or self._alone.get(pid) or Rollup(None, None, NOT_READ if self._readings else "")

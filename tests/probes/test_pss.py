@@ -251,6 +251,18 @@ def test_it_is_read_sooner_while_processes_copy_what_they_share(monkeypatch):
     assert rests == [500, 500, 500, 250, 500]
 
 
+def test_the_last_one_is_read_whenever_it_is(tree):
+    probe = PssProbe()
+    probe._early = 0
+    probe.poll(tree)
+    first = probe.of(tree[0])
+    probe.poll(tree)
+    assert probe.of(tree[0]) is first
+    probe.expire()
+    probe.poll(tree)
+    assert probe.of(tree[0]) is not first
+
+
 def test_others_are_read_with_them_and_may_come_and_go(tree):
     """A child between two windows does not make what is known of the watched processes unknown."""
     parent, *children = tree

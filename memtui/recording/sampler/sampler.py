@@ -153,7 +153,7 @@ class Sampler:
             while end is None:
                 end = self._round(power, until_ns)
             if not end.of_target and self._should_take_last_window():
-                self._windows.take(self._options.interval_ns)
+                self._windows.take_last(self._options.interval_ns)
             self._put_end(end)
         except ProcessLookupError as error:
             self._tree.check_observed(error)

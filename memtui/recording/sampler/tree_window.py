@@ -91,6 +91,11 @@ class TreeWindows:
         for process, outcome in zip(tracked, outcomes, strict=True):
             self._parts.add(process.process.pid, outcome)
 
+    def take_last(self, interval_ns: int) -> None:
+        """Read the last window as ``take`` does, and the PSS of its end, too."""
+        self._pss.expire()
+        self.take(interval_ns)
+
     def take(self, interval_ns: int, *, keep: bool = True) -> None:
         """Read one window and send it; without ``keep`` it only clears the accessed bits.
 
