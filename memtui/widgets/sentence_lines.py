@@ -55,7 +55,7 @@ def details(view: HeaderView) -> list[tuple[str, str]]:
     budget = "none"
     if view.budget is not None:
         spent = "" if view.spent is None else f", {view.spent / view.budget:.0%} used".replace("%", " %")
-        budget = f"{view.budget * 100:g} % (self {OWN_CPU * view.budget * 100:g} %){spent}"
+        budget = f"{view.budget * 100:g} % (recording {OWN_CPU * view.budget * 100:g} %){spent}"
     return [
         ("tracker", view.tracker or "n/a"),
         ("flush", view.flush or "n/a"),

@@ -114,3 +114,15 @@ def test_between_readings_of_the_pss_the_rss_says_how_a_tree_grows(tmp_path):
         kind, t_s, sizes = Recent(source, len(source.samples) - 1).resident_series()
     assert (kind, len(t_s)) == ("PSS", 45)
     assert np.allclose(np.diff(sizes), 2 * 4 * 2 * MIB), "four processes, and what they share counts once"
+
+
+@pytest.mark.parametrize(("rss", "grown_mib"), [("leaks", 60), ("starts", 0), ("both", 60)])
+def test_what_a_program_maps_as_it_starts_is_no_growth(rss, grown_mib):
+    """Of a tree that is watched from its start: in its first second it gets all that it has."""
+    t_s = np.arange(0, 61.0) - 60
+    own = {"leaks": 300 + t_s, "starts": np.where(t_s < -59, 8, 348), "both": np.where(t_s < -59, 8, 348 + t_s)}[rss]
+    recent = SimpleNamespace(rss_series=lambda: (t_s, own * MIB))
+    grown = leak._newly_mapped_bytes(recent, Growth(1, 1, 1, 60.0))
+    assert grown == pytest.approx(grown_mib * MIB, abs=2 * MIB)
+    few = SimpleNamespace(rss_series=lambda: (t_s[[0, -1]], np.array([10.0, 30.0]) * MIB))
+    assert leak._newly_mapped_bytes(few, Growth(1, 1, 1, 60.0)) == 20 * MIB

@@ -207,3 +207,18 @@ def test_a_helper_of_a_moment_does_not_change_who_shares(tmp_path, helpers, over
     )
     finding = checks_of(path)["unsharing"].finding
     assert finding.sentence.endswith(f"in the last {over}."), finding.sentence
+
+
+def test_what_is_copied_as_a_program_starts_is_not_how_it_goes_on():
+    """In its first moments it sets up what it has. With few readings after that, all count."""
+    t_s = np.arange(-60.0, 1, 5)
+    readings = unsharing._Readings(
+        list(range(13)), t_s, np.full(13, 348.0), np.array([137.0, *(220 + 7 * np.arange(12))])
+    )
+    later = readings.since(-58)
+    assert later.samples == list(range(1, 13))
+    assert later.copied_bytes[-1] == 77
+    assert later.rss_bytes.tolist() == [348.0] * 12
+    assert readings.since(-60).copied_bytes[-1] == readings.copied_bytes[-1] == 160
+    assert readings.since(-19) is readings, "they would be 15 s apart"
+    assert readings.since(-6) is readings, "they would be two"

@@ -61,15 +61,15 @@ def test_data_whose_turn_will_come_is_not_called_untouched(tmp_path):
 @pytest.mark.parametrize(
     ("resident", "touched", "windows", "known", "why"),
     [
-        ((20, 150, 900), (10, 10, 0), 90, True, "20.0 MiB are touched in a window, and 170 MiB have no file"),
+        ((20, 150, 900), (10, 10, 0), 90, True, "20.0 MiB were touched in the last window, and 170 MiB have no file"),
         (
             (20, 150, 90),
             (10, 10, 0),
             90,
             True,
-            "memory that is not touched: 20.0 MiB of all 260 MiB are touched in a window",
+            "memory that is not touched: 20.0 MiB of all 260 MiB were touched in the last window",
         ),
-        ((20, 900, 0), (10, 500, 0), 90, True, "510 MiB are touched in a window, and 920 MiB have no file"),
+        ((20, 900, 0), (10, 500, 0), 90, True, "510 MiB were touched in the last window, and 920 MiB have no file"),
         ((20, 900, 0), (10, 10, 0), 30, False, "seen for 30 s: from 45 s on"),
     ],
 )

@@ -637,7 +637,7 @@ async def test_details_say_how_it_is_measured_and_what_that_costs(width):
         "interval asked 0.20 s, budgeted 1007.40 s, true 1007.43 s",
         "stopped  3.1 ms a window",
         "self  0.8 % of one core",
-        "budget 1 % (self 3 %), 83 % used",
+        "budget 1 % (recording 3 %), 83 % used",
         "given back up to 3.00 MiB",
     ):
         assert part in text

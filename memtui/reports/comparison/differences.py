@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memtui.analysis.resident import RSS, SUM_OF_RSS
+from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS
 from memtui.core.options import LETTERS
 from memtui.core.units import between, duration, energy, percent, power, size
 from memtui.reports.comparison.model import (
@@ -87,7 +87,7 @@ def figure_rows(memories: Sequence[RecordedMemory | None]) -> list[Difference]:
             row = _row(name, label, form, values, reasons)
             if name in OF_WINDOWS:
                 row = _without_other_windows(row, memories)
-            rows.append(_of_rss(row, memories) if name in OF_RSS else row)
+            rows.append(_of_kinds(row, memories) if name in (*OF_RSS, *OF_PSS) else row)
     sources = dict.fromkeys((source.device, source.scope) for memory in memories if memory for source in memory.power)
     return rows + [row for device, scope in sources for row in _power_rows(memories, device, scope)]
 
@@ -148,15 +148,15 @@ def _without_other_windows(row: Difference, memories: Sequence[RecordedMemory | 
     return replace(row, changes=tuple(change if length == lengths[0] else "" for change, length in changes))
 
 
-def _of_rss(row: Difference, memories: Sequence[RecordedMemory | None]) -> Difference:
-    """Return a row of RSS: of several processes a sum, which is not compared with the RSS of one."""
+def _of_kinds(row: Difference, memories: Sequence[RecordedMemory | None]) -> Difference:
+    """Return a row of resident memory: a sum of RSS, and a PSS, are not compared with the RSS of one process."""
     alone = [memory is None or memory.resident == RSS for memory in memories]
     if all(alone):
         return row
     changes = zip(row.changes, alone, strict=True)
     return replace(
         row,
-        label=row.label.replace(RSS, SUM_OF_RSS),
+        label=row.label.replace(RSS, SUM_OF_RSS).replace(PSS, f"{PSS}, of one its RSS" if any(alone) else PSS),
         changes=tuple(change if is_alone == alone[0] else "" for change, is_alone in changes),
     )
 

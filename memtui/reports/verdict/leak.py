@@ -6,7 +6,6 @@ import numpy as np
 
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.memory_growth import Growth, growth_of
-from memtui.core.procfs import TICKS_PER_S
 from memtui.core.units import percent, size, span
 from memtui.reports.post_mortem import ANONYMOUS, GrownMemory, GrownTensors, grown_memory, grown_tensors
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
@@ -43,7 +42,7 @@ def leak(recent: Recent) -> Check:
     if grown_bytes < max(LEAST_BYTES, LEAST_SHARE * resident[-1]):
         return Check(RULE, f"{between}, too little to tell")
     least_bytes_per_s = max(START_SHARE * resident[-1] / 60, LOADS_BYTES_PER_S)
-    if growth.bytes_per_s > least_bytes_per_s and _age_s(recent) < STARTED_S:
+    if growth.bytes_per_s > least_bytes_per_s and recent.age_s < STARTED_S:
         undecided = f"{between}: as fast as a program that loads its data (look again when it is {span(STARTED_S)} old)"
         return Check(RULE, undecided, undecided=True)
     if where_from := _where_from(recent, growth, grown_bytes):
@@ -59,11 +58,6 @@ def leak(recent: Recent) -> Check:
     return Check(RULE, between, finding=_finding(recent, growth, float(resident[-1]), memory, tensors))
 
 
-def _age_s(recent: Recent) -> float:
-    """Return for how long the program has run: ticks count from the start of the machine, as the clock does."""
-    return recent.read_until_ns / 1e9 - recent.source.hello.target.start_ticks / TICKS_PER_S
-
-
 def _where_from(recent: Recent, growth: Growth, grown_bytes: float) -> str:
     """Return whence memory came that is not new; empty where it is new."""
     if _newly_mapped_bytes(recent, growth) < MAPPED_SHARE * grown_bytes:
@@ -74,10 +68,18 @@ def _where_from(recent: Recent, growth: Growth, grown_bytes: float) -> str:
 
 
 def _newly_mapped_bytes(recent: Recent, growth: Growth) -> float:
-    """Return by how much the sum of RSS grew in the time of a growth."""
+    """Return by how much the sum of RSS grew in the time of a growth, as it did in its last two thirds.
+
+    A program that is watched from its start maps all that it has in the first moments, which is no part of a growth.
+    """
     t_s, rss = recent.rss_series()
-    rss = rss[t_s >= t_s[-1] - growth.span_s]
-    return float(rss[-1] - rss[0])
+    third_s = growth.span_s / 3
+    late = t_s >= t_s[-1] - third_s
+    before = ~late & (t_s >= t_s[-1] - 2 * third_s)
+    if not before.any():
+        rss = rss[t_s >= t_s[-1] - growth.span_s]
+        return float(rss[-1] - rss[0])
+    return 3 * float(np.median(rss[late]) - np.median(rss[before]))  # their middles are a third apart
 
 
 def _working_set_growth(recent: Recent, growth: Growth) -> float | None:

@@ -17,6 +17,7 @@ from memtui.analysis.resident_readings import pss_of_several
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.lru_cache import LruCache
 from memtui.core.page_set import PageSet, union
+from memtui.core.procfs import TICKS_PER_S
 from memtui.core.samples import End, Hello, MemoryLimit, MemoryUse, NumaUse, Process
 from memtui.core.units import span
 from memtui.reports.memory_limit import SPAN_NS, LimitSummary, limit_summary
@@ -129,6 +130,11 @@ class Recent:
     def read_until_ns(self) -> int:
         """When the resident memory was read last."""
         return max(self.end_ns, self.uses[-1].t_ns) if self.uses else self.end_ns
+
+    @property
+    def age_s(self) -> float:
+        """For how long the program has run: ticks count from the start of the machine, as the clock does."""
+        return self.read_until_ns / 1e9 - self.source.hello.target.start_ticks / TICKS_PER_S
 
     @property
     def pss_age_s(self) -> float:

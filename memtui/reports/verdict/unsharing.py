@@ -16,6 +16,7 @@ from memtui.reports.verdict.recent import FRESH_S, NO_FILE, Check, Finding, Floa
 from memtui.session.vma_row import VmaRow
 
 RULE = "unsharing"
+STARTED_S = 5.0  # after its start a program copies what it sets up, which is not how it goes on
 LEAST_READINGS = 3
 LEAST_S = 20.0
 LEAST_BYTES = 64 << 20  # that stopped being shared
@@ -43,6 +44,14 @@ class _Readings:
     rss_bytes: Floats
     pss_bytes: Floats
 
+    def since(self, t_s: float) -> _Readings:
+        """Return the readings from a time on; all, where few would be left."""
+        late = self.t_s >= t_s
+        if late.sum() < LEAST_READINGS or self.t_s[-1] - self.t_s[late][0] < LEAST_S:
+            return self
+        samples = [sample for sample, is_late in zip(self.samples, late.tolist(), strict=True) if is_late]
+        return _Readings(samples, self.t_s[late], self.rss_bytes[late], self.pss_bytes[late])
+
     @property
     def copied_bytes(self) -> Floats:
         """What stopped being shared since the first reading: PSS grows by it, and RSS does not."""
@@ -56,6 +65,7 @@ def unsharing(recent: Recent) -> Check:
     readings = _readings(recent)
     if readings is None:
         return Check(RULE, f"{subject}: there is one process", measured=False, applies=False)
+    readings = readings.since(-recent.age_s + STARTED_S)
     if len(readings.t_s) < LEAST_READINGS or readings.t_s[-1] - readings.t_s[0] < LEAST_S:
         count = f"{len(readings.t_s)} reading{'s' * (len(readings.t_s) != 1)}"
         enough = f"from {LEAST_READINGS} in {span(LEAST_S)} on"

@@ -46,7 +46,8 @@ def untouched(recent: Recent) -> Check:
     least_bytes = max(LEAST_BYTES, LEAST_SHARE * held_bytes)
     if held_bytes - stored_bytes < least_bytes:
         return Check(
-            RULE, f"{subject}: {size(stored_bytes)} are touched in a window, and {size(held_bytes)} have no file"
+            RULE,
+            f"{subject}: {size(stored_bytes)} were touched in the last window, and {size(held_bytes)} have no file",
         )
     touched = _Touched(recent, largest)
     private_bytes = recent.processes[largest]["private_bytes"] if len(recent.processes) > 1 else None
@@ -70,7 +71,7 @@ def untouched(recent: Recent) -> Check:
 def _of_little(subject: str, wss_bytes: int | None, rss_bytes: int) -> Check:
     if wss_bytes is None:
         return Check(RULE, f"{subject}: what was touched last is not known", measured=False)
-    return Check(RULE, f"{subject}: {size(wss_bytes)} of all {size(rss_bytes)} are touched in a window")
+    return Check(RULE, f"{subject}: {size(wss_bytes)} of all {size(rss_bytes)} were touched in the last window")
 
 
 def _why_unknown(recent: Recent, touched: _Touched, private_bytes: int | None) -> str:

@@ -37,7 +37,7 @@ class WindowNotes:
         sample = int(self._reader.samples.sample[index])
         if self._cached[0] != sample:
             self._cached = sample, [freed_note(self._reader, index), self._huge_note(index, sample)]
-        return (*notes, *filter(None, (*self._cached[1], end_note(self._reader, index))))
+        return (*notes, *filter(None, (end_note(self._reader, index), *self._cached[1])))
 
     def _huge_note(self, index: int, sample: int) -> str:
         """Return a note on the share of huge pages in the working set; empty where it is small, or not known."""

@@ -300,7 +300,7 @@ class ComparisonScreen(PartsScreen):
         columns: tuple[Column, ...] = _SESSIONS
         rss = rows_by_name.get("rss_median_bytes")
         if rss is not None and rss.label.startswith(SUM_OF_RSS):
-            columns = tuple(replace(column, name=SUM_OF_RSS) if column.name == RSS else column for column in columns)
+            columns = tuple(replace(column, name="RSS, sum") if column.name == RSS else column for column in columns)
         return ListingView("sessions", columns, tuple(self._session_row(index, rows_by_name) for index in indices))
 
     def _differences_listing(self) -> ListingView:

@@ -188,7 +188,8 @@ Words
   in words      what the lines below the first one say is of all windows from the start to the cursor
   interval      asked for, what a budget makes of it (--max-overhead), and the true one: what reading takes comes on top
   slows it by   what the target loses, an estimate: it is held, sets accessed bits again, and shares its CPUs
-  budget        bounds that share, and a third of the share of a CPU that memtui takes (i: another one, 5% or none);
+  self          CPU time of the recording (sampler and recorder), and of this screen while it follows a live one
+  budget        bounds that share, and a third of the share of a CPU that the recording takes (i: 5% or none);
                 next window in: when it allows another one
   given back    pages that were touched and given back within the window are not in its working set: at most so much
   rearm         how the marks of touched pages are cleared for the next window
