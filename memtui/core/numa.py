@@ -24,6 +24,11 @@ def numbers_in(text: str) -> list[int]:
     return numbers
 
 
+def read_nodes_with_memory(nodes: Path = NODES) -> list[int]:
+    """Return the numbers of the nodes that have memory, from the list of the kernel. Raises OSError and ValueError."""
+    return numbers_in((nodes / "has_memory").read_text())
+
+
 def nodes_of_pages(pid: int, addresses: NDArray[np.uint64]) -> NDArray[np.int32]:
     """Return the node of the page at each address, i4[n], as ``move_pages(2)`` reports; it moves nothing here.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memtui.core.numa import NODES, nodes_of_pages, numbers_in
+from memtui.core.numa import NODES, nodes_of_pages, read_nodes_with_memory
 
 HUGE_BYTES = 2 << 20
 _MAP_HUGETLB = 0x40000
@@ -74,7 +74,7 @@ def nodes_of(buffer: mmap.mmap | np.ndarray) -> Counter[int]:
 def nodes_with_memory() -> list[int]:
     """Return the numbers of the NUMA nodes that have memory; only 0 where the kernel has no list of nodes."""
     try:
-        return numbers_in((NODES / "has_memory").read_text())
+        return read_nodes_with_memory(NODES)
     except OSError:
         return [0]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from memtui.core.numa import NODES, numbers_in
+from memtui.core.numa import NODES, read_nodes_with_memory
 from memtui.core.samples import Clock, Host
 
 
@@ -49,7 +49,7 @@ def read_host() -> Host:
 def numa_nodes(nodes: Path = NODES) -> int | None:
     """Return how many NUMA nodes have memory; None where the kernel does not say."""
     try:
-        return len(numbers_in((nodes / "has_memory").read_text())) or None
+        return len(read_nodes_with_memory(nodes)) or None
     except (OSError, ValueError):
         return None
 

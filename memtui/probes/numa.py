@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.numa import NODES, nodes_of_pages, numbers_in
+from memtui.core.numa import NODES, nodes_of_pages, numbers_in, read_nodes_with_memory
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import (
     BLOCK_BYTES,
@@ -37,7 +37,7 @@ _UTIME, _STIME, _PROCESSOR = 11, 12, 36  # in /proc/PID/task/TID/stat after the 
 def nodes_of_cpus(nodes: Path = NODES) -> dict[int, int]:
     """Return the node of each CPU; empty where fewer than two nodes have memory."""
     try:
-        with_memory = numbers_in((nodes / "has_memory").read_text())
+        with_memory = read_nodes_with_memory(nodes)
         lists = {node: numbers_in((nodes / f"node{node}" / "cpulist").read_text()) for node in with_memory}
     except (OSError, ValueError):
         return {}

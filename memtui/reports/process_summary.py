@@ -205,15 +205,16 @@ def process_lines(processes: Sequence[ProcessSummary]) -> list[str]:
     What is the same of all processes is said once.
     """
     seen = [process for process in processes if process.wss_reason != NO_WINDOW]
-    unseen = [process for process in processes if process.wss_reason == NO_WINDOW]
-    listed, several = _largest(seen if len(unseen) > 1 else processes), len(seen) > 1
+    unseen, several = len(processes) - len(seen), len(seen) > 1
+    each = seen if unseen > 1 else processes
+    listed = _largest(each)
     reasons = {process.gpu_reason if process.gpu_bytes is None else "" for process in listed}
     without_gpus = several and len(reasons) == 1 and "" not in reasons
     lines = [_line(process, several=several, gpus=not without_gpus) for process in listed]
-    if more := len(seen) - sum(process.wss_reason != NO_WINDOW for process in listed):
+    if more := len(each) - len(listed):
         lines.append(f"process      and {more} more, all smaller (--json has them)")
-    if len(unseen) > 1:
-        lines.append(f"process      and {len(unseen)} more: n/a: they began after the last window, or ran between two")
+    if unseen > 1:
+        lines.append(f"process      and {unseen} more: n/a: they began after the last window, or ran between two")
     if without_gpus:
         lines.append(f"process      GPU memory of all n/a: {reasons.pop()}")
     return lines

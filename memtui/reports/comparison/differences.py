@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS
 from memtui.core.options import LETTERS
@@ -20,6 +21,7 @@ from memtui.reports.comparison.model import (
 from memtui.reports.power_summary import PowerSummary
 
 Form = Callable[[float | None], str]
+Value = TypeVar("Value", bound=Hashable)
 
 
 def _number(value: float | None) -> str:
@@ -174,10 +176,9 @@ def condition_rows(sessions: Sequence[ComparedSession]) -> list[Difference]:
 def notes(sessions: Sequence[ComparedSession], same: CommonWindows | None) -> list[str]:
     """Return the notes for a comparison of the figures, most important first."""
     lines = []
-    by_length: dict[tuple[float, float], list[int]] = {}
-    for index, session in enumerate(sessions):
-        if session.memory is not None:
-            by_length.setdefault(session.memory.interval_s, []).append(index)
+    by_length = _indices_by(
+        (session.memory.interval_s, index) for index, session in enumerate(sessions) if session.memory is not None
+    )
     if len(by_length) > 1:
         lengths = ", ".join(
             f"{letters(indices)} {between(*map(duration, length))}" for length, indices in by_length.items()
@@ -187,17 +188,20 @@ def notes(sessions: Sequence[ComparedSession], same: CommonWindows | None) -> li
             + _merging_clause(same)
         )
     for name, text in _MATTERS.items():
-        groups: dict[str, list[int]] = {}
-        for index, session in enumerate(sessions):
-            groups.setdefault(session.conditions.get(name, ""), []).append(index)
+        groups = _indices_by((session.conditions.get(name, ""), index) for index, session in enumerate(sessions))
         if len(groups) > 1:
             values = ", ".join(f"{letters(indices)} {value}" for value, indices in groups.items())
             lines.append(f"{name} differs ({values}): {text}")
-    doubts: dict[str, list[int]] = {}
-    for index, session in enumerate(sessions):
-        for text in session.doubts:
-            doubts.setdefault(text, []).append(index)
+    doubts = _indices_by((text, index) for index, session in enumerate(sessions) for text in session.doubts)
     return lines + [f"{letters(indices)}: {text}" for text, indices in doubts.items()]
+
+
+def _indices_by(pairs: Iterable[tuple[Value, int]]) -> dict[Value, list[int]]:
+    """Return the indices of each value, values in the order in which they come first."""
+    indices: dict[Value, list[int]] = {}
+    for value, index in pairs:
+        indices.setdefault(value, []).append(index)
+    return indices
 
 
 _MATTERS = {

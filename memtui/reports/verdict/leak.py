@@ -70,7 +70,7 @@ def _where_from(recent: Recent, growth: Growth, grown_bytes: float) -> str:
 def _newly_mapped_bytes(recent: Recent, growth: Growth) -> float:
     """Return by how much the sum of RSS grew in the time of a growth, as it did in its last two thirds.
 
-    A program that is watched from its start maps all that it has in the first moments, which is no part of a growth.
+    A program that is watched from its start maps all that it has in the first moments, which is not part of a growth.
     """
     t_s, rss = recent.rss_series()
     third_s = growth.span_s / 3

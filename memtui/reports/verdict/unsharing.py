@@ -16,7 +16,7 @@ from memtui.reports.verdict.recent import FRESH_S, NO_FILE, Check, Finding, Floa
 from memtui.session.vma_row import VmaRow
 
 RULE = "unsharing"
-STARTED_S = 5.0  # after its start a program copies what it sets up, which is not how it goes on
+SETTING_UP_S = 5.0  # after its start a program copies what it sets up, which is not how it goes on
 LEAST_READINGS = 3
 LEAST_S = 20.0
 LEAST_BYTES = 64 << 20  # that stopped being shared
@@ -65,7 +65,7 @@ def unsharing(recent: Recent) -> Check:
     readings = _readings(recent)
     if readings is None:
         return Check(RULE, f"{subject}: there is one process", measured=False, applies=False)
-    readings = readings.since(-recent.age_s + STARTED_S)
+    readings = readings.since(-recent.age_s + SETTING_UP_S)
     if len(readings.t_s) < LEAST_READINGS or readings.t_s[-1] - readings.t_s[0] < LEAST_S:
         count = f"{len(readings.t_s)} reading{'s' * (len(readings.t_s) != 1)}"
         enough = f"from {LEAST_READINGS} in {span(LEAST_S)} on"

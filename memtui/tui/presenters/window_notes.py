@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FREED_BYTES, FREED_SHARE = 4 << 20, 0.25  # and of the working set: what was given back within a window, if it is told
 END_S = 0.5  # after the last window, of which nothing is known
-MOST_PROCESSES = 8  # whose pages are read for that
+MOST_PROCESSES = 8  # whose pages are read for the share of huge pages
 
 
 class WindowNotes:
@@ -45,9 +45,9 @@ class WindowNotes:
         if len(keys) > MOST_PROCESSES:
             return ""
         share = huge_page_share(self._reader.pages.page_set(sample, key) for key in keys)
-        return (
-            "" if share is None or share < NOTABLE_HUGE_SHARE else f"{percent(share)} in huge pages, which count whole"
-        )
+        if share is None or share < NOTABLE_HUGE_SHARE:
+            return ""
+        return f"{percent(share)} in huge pages, which count whole"
 
 
 def caveats(samples: SampleArrays, index: int, note: str) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define VMA_HUGETLB 0x00400000ULL
 #define VMA_MIXEDMAP 0x10000000ULL
 
-/* Of the mapping that a page frame names: it is none of a file. */
+/* Of the mapping that a page frame names: it is not that of a file. */
 #define MAPPING_ANONYMOUS 1ULL
 
 /* Of a task: a thread of the kernel. It borrows address spaces. */
@@ -385,13 +385,18 @@ static __always_inline bool read_frame(struct walker *w, u64 entry, struct frame
 	return !bpf_probe_read_kernel(frame, sizeof(*frame), (void *)frame_of(w, entry));
 }
 
-/* Whether the page behind an entry of a page table is one of several of its folio. Unknown counts as yes. */
+/* Whether a page is one of several of its folio. */
+static __always_inline bool is_one_of_several(const struct frame *frame)
+{
+	return frame->compound_head & 1 || frame->flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1;
+}
+
+/* The same of the page behind an entry of a page table. Unknown counts as yes. */
 static __noinline bool is_large(struct walker *w, u64 entry)
 {
 	struct frame frame = {};
 
-	return !read_frame(w, entry, &frame) || frame.compound_head & 1 ||
-	       frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1;
+	return !read_frame(w, entry, &frame) || is_one_of_several(&frame);
 }
 
 /*
@@ -416,12 +421,11 @@ static __always_inline bool mapped_again(struct walker *w, u64 entry)
 static __noinline bool is_passed_over(struct walker *w, u64 entry, bool leaf)
 {
 	u64 at = frame_of(w, entry), mapping = 0;
-	bool writable = entry & E_WRITABLE, large;
+	bool writable = entry & E_WRITABLE;
 	struct frame frame = {};
 
 	if (!read_frame(w, entry, &frame))
 		return true;
-	large = frame.compound_head & 1 || frame.flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1;
 	if (frame.compound_head & 1)
 		at = frame.compound_head - 1;
 	if (bpf_core_field_exists(struct page, mapping) &&
@@ -430,7 +434,7 @@ static __noinline bool is_passed_over(struct walker *w, u64 entry, bool leaf)
 		return false;
 	if (leaf)
 		return !writable;
-	if (large)
+	if (is_one_of_several(&frame))
 		return true;
 	return !writable && (!bpf_core_field_exists(struct page, _mapcount) || mapped_again(w, entry));
 }
