@@ -15,7 +15,7 @@ from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.analysis.resident_readings import Readings
 from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, Status, is_lower_bound
-from memtui.core.units import duration, percent, size
+from memtui.core.units import between, duration, percent, size
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.size_summary import SizeSummary, finite_median, size_clause, size_summary
 from memtui.reports.source import ReportSource
@@ -260,8 +260,7 @@ def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
     if len(groups) < 2:
         return []
     lengths = [
-        f"of {duration(group.true_interval_s)} ({percent(group.time_fraction)} of the time, "
-        f"median {size(group.wss_median_bytes)})"
+        f"of {_lengths(group)} ({percent(group.time_fraction)} of the time, median {size(group.wss_median_bytes)})"
         for group in groups
     ]
     left_out = max(len(groups) - MOST_GROUPS, 0)
@@ -270,6 +269,12 @@ def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
     others = ", ".join(clauses[1:MOST_GROUPS])
     first = f"the {groups[0].windows} windows {lengths[0]}" if groups[0].windows > 1 else f"one window {lengths[0]}"
     return [f"figures of the working set are over {first}; windows of other lengths: {others}{more}"]
+
+
+def _lengths(group: WindowGroup) -> str:
+    """Return the median length of the windows of a group, and its bounds where a budget moved the interval."""
+    median, shortest, longest = map(duration, (group.true_interval_s, group.interval_s[0], group.interval_s[-1]))
+    return median if shortest == longest else f"{between(shortest, longest)}, about {median},"
 
 
 def working_set_line(wss: WorkingSetSummary, largest: LargestWindow, windows_s: float, after_s: float) -> str:

@@ -235,7 +235,7 @@ def _line(process: ProcessSummary, *, several: bool, gpus: bool) -> str:
         else f"n/a: {process.wss_reason}"
     )
     return (
-        f"process      {process.pid} {process.role}: working set {working_set}, "
+        f"process      {process.pid} {process.role}: in the mean working set {working_set}, "
         f"{resident}{swap}{f', {_gpu_clause(process)}' * gpus}  {short_command_line(process.command)}"
     )
 

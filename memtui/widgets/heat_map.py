@@ -22,7 +22,7 @@ from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView
 
 def label_cells(width: int) -> int:
     """Return cells of the address axis in a box of ``width``."""
-    return min(22, max(9, width // 5))
+    return min(22, max(9, width // 4))
 
 
 def picture_cells(width: int, height: int) -> tuple[int, int]:

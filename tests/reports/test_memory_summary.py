@@ -329,6 +329,12 @@ def test_windows_of_other_lengths_are_said():
     assert window_sentences(groups) == [start + ", ".join(clauses[1:4]) + " and 2 more lengths"]
 
 
+def test_windows_that_a_budget_made_longer_and_shorter_are_said_with_their_bounds():
+    budgeted = WindowGroup((2.1, 4.0), 21, 0.5, 2.7, MIB)
+    (sentence,) = window_sentences([budgeted, WindowGroup((0.1, 0.1), 1, 0.5, 0.1, MIB)])
+    assert "over the 21 windows of 2.1 s to 4.0 s, about 2.7 s, (50.0 % of the time" in sentence
+
+
 def test_the_line_of_the_working_set_names_a_larger_window_of_another_length():
     wss = WorkingSetSummary(MIB, MIB, 2 * MIB, Status.OK, "", lower_bound=False)
     none = WorkingSetSummary(None, None, None, Status.UNSUPPORTED, "why", lower_bound=False)

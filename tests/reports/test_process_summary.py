@@ -134,8 +134,8 @@ FULL = ProcessSummary(
 
 def test_a_line_of_a_process_alone_and_of_one_among_others():
     alone = (
-        "process      41 target: working set 2.00 MiB, resident 8.00 MiB (PSS 4.00 MiB where they were read), "
-        "GPU 16.0 MiB, max 32.0 MiB, used 190.0 %  python a.py"
+        "process      41 target: in the mean working set 2.00 MiB, resident 8.00 MiB "
+        "(PSS 4.00 MiB where they were read), GPU 16.0 MiB, max 32.0 MiB, used 190.0 %  python a.py"
     )
     assert process_lines([FULL]) == [alone]
     at_ends = alone.replace("8.00 MiB", "8.00 MiB at the ends of its windows")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, asynccontextmanager, closing
+from dataclasses import replace
 
 import pytest
 
+from memtui.analysis.resident import PSS, SUM_OF_RSS
 from memtui.core.errors import UserError
 from memtui.reports.comparison.text import read, same_windows
 from memtui.reports.redact import open_source
@@ -153,8 +155,38 @@ async def test_differences_and_notes(tmp_path):
         assert "A trained" in screen_text(app)
         await pilot.press("right", "left", "left", "pagedown", "down", "up", "pageup")
         await until(pilot, lambda: "B fine" in screen_text(app))
-        await pilot.press("d")
+        await pilot.press("escape")
         await until(pilot, lambda: "│ A  trained" in screen_text(app))
+        await pilot.press("d", "d")
+        await until(pilot, lambda: "│ A  trained" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.is_running)
+
+
+@pytest.mark.parametrize(("kinds", "name"), [((PSS, PSS), "PSS"), ((PSS, SUM_OF_RSS), "resident")])
+async def test_the_table_has_the_resident_memory_of_the_chart(tmp_path, kinds, name):
+    paths = [write_session(tmp_path / f"{name}.memtui", short()) for name in "ab"]
+    sessions = [as_tree(session, kind) for session, kind in zip(compared_sessions(paths), kinds, strict=True)]
+    async with ComparisonApp(sessions).run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "WSS 95 %" in screen_text(pilot.app))
+        lines = screen_lines(pilot.app)
+        head = next(line for line in lines if "WSS 95 %" in line)
+        assert f" {name} " in head
+        first = next(line for line in lines if "│ A  a" in line)
+        assert "48.0 MiB" in first, "its PSS"
+        second = next(line for line in lines if "│ B  b" in line)
+        assert ("48.0 MiB" if kinds[1] == PSS else "64.0 MiB") in second
+
+
+def compared_sessions(paths):
+    with ExitStack() as stack:
+        return read([stack.enter_context(closing(open_source(path))) for path in paths], paths)
+
+
+def as_tree(session, kind):
+    """Return the session as one of several processes, of whose RSS a quarter is shared."""
+    figures = dict(session.memory.figures) | {"pss_median_bytes": 48 << 20 if kind == PSS else None}
+    return replace(session, memory=replace(session.memory, resident=kind, figures=figures))
 
 
 async def test_help_is_about_these_keys(tmp_path):

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from memtui.analysis.lines import Line
-from memtui.analysis.resident import RSS, SUM_OF_RSS
+from memtui.analysis.resident import RSS
 from memtui.core.errors import UserError
 from memtui.core.options import LETTERS
 from memtui.reports.comparison.differences import (
@@ -97,7 +97,8 @@ class ComparisonScreen(PartsScreen):
         Binding("left", "sideways(-1)", "the sessions before"),
         Binding("c", "app.next_theme", "colours"),
         Binding("question_mark,f1", "help", "help"),
-        Binding("q,escape", "app.quit", "end"),
+        Binding("escape", "lift", "back to the figures, or end"),
+        Binding("q", "app.quit", "end"),
     ]
 
     def __init__(self, sessions: Sequence[ComparedSession], derive: Derive | None = None) -> None:
@@ -207,6 +208,12 @@ class ComparisonScreen(PartsScreen):
         self._differences = not self._differences
         self.on_resize()
 
+    def action_lift(self) -> None:
+        if self._differences:
+            self.action_differences()
+        else:
+            self.app.exit()
+
     def action_note(self) -> None:
         self._note += 1
         self.on_resize()
@@ -297,10 +304,9 @@ class ComparisonScreen(PartsScreen):
         if self._page == TRAINING:
             return ListingView("trainings", _RUNS, tuple(map(self._run_row, indices)))
         rows_by_name = {row.name: row for row in self._figure_rows()}
-        columns: tuple[Column, ...] = _SESSIONS
-        rss = rows_by_name.get("rss_median_bytes")
-        if rss is not None and rss.label.startswith(SUM_OF_RSS):
-            columns = tuple(replace(column, name="RSS, sum") if column.name == RSS else column for column in columns)
+        kinds = resident_text(self._memories)  # as in the chart below
+        resident = kinds if " or " not in kinds else "resident"
+        columns = tuple(replace(column, name=resident) if column.name == RSS else column for column in _SESSIONS)
         return ListingView("sessions", columns, tuple(self._session_row(index, rows_by_name) for index in indices))
 
     def _differences_listing(self) -> ListingView:
@@ -334,6 +340,8 @@ class ComparisonScreen(PartsScreen):
             return rows[name].changes[index] if name in rows else ""
 
         memory = self._of_windows()[index]
+        pss = rows.get("pss_median_bytes")  # of a process alone this is its RSS
+        resident = "rss_median_bytes" if pss is None or pss.values[index] is None else pss.name
         cells = (
             LETTERS[index],
             text.clean(session.name),
@@ -341,8 +349,8 @@ class ComparisonScreen(PartsScreen):
             figure("wss_median_bytes"),
             change("wss_median_bytes"),
             figure("wss_p95_bytes"),
-            figure("rss_median_bytes"),
-            change("rss_median_bytes"),
+            figure(resident),
+            change(resident),
             figure("mapped_max_bytes"),
             figure("reuse_p95_bytes"),
             figure("knee_bytes"),
