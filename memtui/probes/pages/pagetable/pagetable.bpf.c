@@ -628,6 +628,10 @@ struct gathering {
 	u64 common; /* bits that are set in every entry of a word with an accessed page */
 };
 
+#define GATHERED 1	    /* the slot is filled */
+#define GATHERED_ACCESSED 2 /* with an accessed page */
+#define GATHERED_UNWRITABLE 4 /* and an entry beside accessed ones does not allow writing */
+
 /* One word of 64 pages. A callback, because the verifier looks at it once and not eight times. */
 static long gather_word(u32 i, void *context)
 {
@@ -645,12 +649,43 @@ static long gather_word(u32 i, void *context)
 }
 
 /*
+ * The table in `scratch` to the bits of slot `index`, and of `resident`. Returns GATHERED_...
+ *
+ * Global, like the functions below that are not static: the verifier looks at a global function once for a program, and
+ * at a static one once for each state of its callers. That made nine tenths of the time that loading takes.
+ */
+__noinline u64 gather_table(u32 index, u32 want_resident)
+{
+	struct gathering g = { .common = ~0ULL };
+	u32 zero = 0;
+
+	g.table = bpf_map_lookup_elem(&scratch, &zero);
+	g.slot = bpf_map_lookup_elem(&slots, &index);
+	if (want_resident)
+		g.bitmap = bpf_map_lookup_elem(&resident, &index);
+	if (!g.table || !g.slot || (want_resident && !g.bitmap))
+		return 0;
+	bpf_loop(8, gather_word, &g, 0);
+	return GATHERED | (g.all ? GATHERED_ACCESSED : 0) | (g.common & E_WRITABLE ? 0 : GATHERED_UNWRITABLE);
+}
+
+/* The accessed pages in word `i` of the table in `scratch`. */
+__noinline u64 accessed_in_word(u32 i)
+{
+	u32 zero = 0;
+	u64 unused = 0;
+	struct table *table = bpf_map_lookup_elem(&scratch, &zero);
+
+	return table && i < 8 ? gather_accessed(&table->entry[i * 64], &unused) : 0;
+}
+
+/*
  * Private memory that is writable is mapped by nobody else: whoever shares it, since a fork or of a file, has to take a
  * copy first. So a table is of interest only with an entry that is not, or where it belongs to other mappings, too.
  */
-static __always_inline bool may_be_shared(struct walker *w, u64 address, u64 common)
+static __always_inline bool may_be_shared(struct walker *w, u64 address, u64 gathered)
 {
-	return w->shared || !(common & E_WRITABLE) || address < w->start || address + BLOCK > w->end;
+	return w->shared || gathered & GATHERED_UNWRITABLE || address < w->start || address + BLOCK > w->end;
 }
 
 static __always_inline u64 put_table(struct walk_state *s, struct table *table)
@@ -669,13 +704,14 @@ static __always_inline u64 put_table(struct walk_state *s, struct table *table)
 static __always_inline void emit_table(struct walker *w, u64 address, u64 entry)
 {
 	struct walk_state *s = w->state;
-	struct gathering g = { .common = ~0ULL };
-	u32 zero = 0, index;
+	u32 zero = 0, index = s->used;
+	struct table *table = bpf_map_lookup_elem(&scratch, &zero);
+	struct slot *slot;
+	u64 gathered;
 
-	g.table = bpf_map_lookup_elem(&scratch, &zero);
-	if (!g.table)
+	if (!table)
 		return;
-	if (bpf_probe_read_kernel(g.table, sizeof(*g.table), (void *)(w->direct_map + (entry & w->mask)))) {
+	if (bpf_probe_read_kernel(table, sizeof(*table), (void *)(w->direct_map + (entry & w->mask)))) {
 		s->errors++;
 		return;
 	}
@@ -684,23 +720,19 @@ static __always_inline void emit_table(struct walker *w, u64 address, u64 entry)
 		s->changed++;
 		return;
 	}
-	g.slot = next_slot(s);
-	if (!g.slot)
+	slot = next_slot(s);
+	if (!slot)
 		return;
-	if (s->want_resident) {
-		index = s->used;
-		g.bitmap = bpf_map_lookup_elem(&resident, &index);
-		if (!g.bitmap) {
-			s->skipped++;
-			return;
-		}
+	gathered = gather_table(index, !!s->want_resident);
+	if (!gathered) {
+		s->skipped++;
+		return;
 	}
-	g.slot->key = (address >> BLOCK_SHIFT) << KEY_SHIFT | KIND_BLOCK;
-	bpf_loop(8, gather_word, &g, 0);
-	if (s->want_tables && g.all && may_be_shared(w, address, g.common))
-		g.slot->key |= put_table(s, g.table);
+	slot->key = (address >> BLOCK_SHIFT) << KEY_SHIFT | KIND_BLOCK;
+	if (s->want_tables && gathered & GATHERED_ACCESSED && may_be_shared(w, address, gathered))
+		slot->key |= put_table(s, table);
 	/* A block without an accessed page leaves its slot to the next one. */
-	if (g.all || s->want_resident)
+	if (gathered & GATHERED_ACCESSED || s->want_resident)
 		s->used++;
 }
 
@@ -823,6 +855,14 @@ struct answering {
 	u64 yes;
 };
 
+/* The number of the only bit that is set. */
+__noinline u32 bit_number(u64 bit)
+{
+	return (!!(bit & 0xffffffff00000000ULL) << 5) | (!!(bit & 0xffff0000ffff0000ULL) << 4) |
+	       (!!(bit & 0xff00ff00ff00ff00ULL) << 3) | (!!(bit & 0xf0f0f0f0f0f0f0f0ULL) << 2) |
+	       (!!(bit & 0xccccccccccccccccULL) << 1) | !!(bit & 0xaaaaaaaaaaaaaaaaULL);
+}
+
 /* The next bit that is asked about. A callback, because older verifiers go through all 64 turns of a loop. */
 static long answer_page(u32 i, void *context)
 {
@@ -832,10 +872,7 @@ static long answer_page(u32 i, void *context)
 	if (!bit)
 		return 1;
 	a->asked ^= bit;
-	k = (!!(bit & 0xffffffff00000000ULL) << 5) | (!!(bit & 0xffff0000ffff0000ULL) << 4) |
-	    (!!(bit & 0xff00ff00ff00ff00ULL) << 3) | (!!(bit & 0xf0f0f0f0f0f0f0f0ULL) << 2) |
-	    (!!(bit & 0xccccccccccccccccULL) << 1) | !!(bit & 0xaaaaaaaaaaaaaaaaULL);
-	k += a->word * 64;
+	k = bit_number(bit) + a->word * 64;
 	/* The compiler knows that this is below 512 and would leave the bound out; older verifiers do not know it. */
 	barrier_var(k);
 	entry = a->table->entry[k & 511];
@@ -863,7 +900,7 @@ static long answer_page(u32 i, void *context)
 static long answer_word(u32 i, void *context)
 {
 	struct answering *a = context;
-	u64 asked, accessed = 0, unused = 0;
+	u64 asked, accessed = 0;
 
 	if (i >= 8)
 		return 1;
@@ -872,7 +909,7 @@ static long answer_word(u32 i, void *context)
 		return 0;
 	a->yes = 0;
 	if (a->about != ABOUT_LARGE)
-		accessed = gather_accessed(&a->table->entry[i * 64], &unused);
+		accessed = accessed_in_word(i);
 	if (a->about == ABOUT_ACCESSED) {
 		a->yes = asked & accessed;
 	} else {
