@@ -34,14 +34,6 @@ class Group:
     time_fraction: float
 
 
-def like(intervals_ns: NDArray[np.int64], index: int, *, exact: bool) -> NDArray[np.bool_]:
-    """Return bool[n]: the windows that are like the one at ``index``. ``exact``: there is no budget."""
-    if exact:
-        return np.asarray(intervals_ns == intervals_ns[index])
-    octaves = np.log2(np.maximum(intervals_ns, 1))
-    return np.asarray(np.abs(octaves - octaves[index]) <= HALF_WIDTH)
-
-
 def groups(
     intervals_ns: NDArray[np.int64],
     lengths_ns: NDArray[np.int64],

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.resident import PSS, Resident
-from memtui.core.samples import MemoryUse
+from memtui.core.samples import End, MemoryUse
+
+EXIT_NS = 100_000_000  # before its end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +42,19 @@ class Readings:
     def lengths_ns(self) -> NDArray[np.int64]:
         """The times as weights of a mean."""
         return self.end_ns - self.start_ns
+
+
+def before_exit(uses: Sequence[MemoryUse], end: End | None) -> Sequence[MemoryUse]:
+    """Return the readings without those that a program gave while it was on its way out.
+
+    An interpreter frees its objects before it exits, and a reading stands for the time around it.
+    """
+    if end is None or not end.of_target:
+        return uses
+    kept = list(uses)
+    while len(kept) > 1 and kept[-1].t_ns > end.t_ns - EXIT_NS and kept[-1].rss_bytes < kept[-2].rss_bytes:
+        kept.pop()
+    return kept
 
 
 def rss_readings(samples: Any, uses: Sequence[MemoryUse]) -> Readings:
@@ -74,8 +89,8 @@ def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse
     if of_several:
         first = np.concatenate(([True], values[1:] != values[:-1]))
         new = first & ~np.isin(values, [pss_bytes for _, pss_bytes in of_several])
-        alone = (samples.processes[:] == 1) & ~_lacks_children(samples, uses)
-        values = np.where(alone | new, values, np.nan)
+        alone = samples.processes[:] == 1
+        values = np.where((alone | new) & ~_lacks_children(samples, uses), values, np.nan)
     readings = _with_more(samples, values, of_several + of_one)
     not_read = [use.rss_bytes for use in uses if use.processes > 1 and use.pss_bytes is None]
     if not of_several or not not_read:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from memtui.core.procfs import PROC, rss_bytes_of
+from memtui.core.procfs import PROC, rss_bytes_of, threads_run_on
 from memtui.core.samples import MemoryUse
 from memtui.probes.pss import PssProbe
 
@@ -26,21 +26,21 @@ class MemoryUseProbe:
     def poll(self, pids: Iterable[int], others: Callable[[], Iterable[int]] = tuple) -> tuple[MemoryUse, ...]:
         """Return the sums over some processes; nothing where a reading is not due, or one of ``pids`` may not be read.
 
-        ``others``: returns more of them, which count as long as they can be read: children that began a moment ago.
+        Those that have ended do not count. ``others``: returns more of them, which count as long as they can be read:
+        children that began a moment ago.
         """
         began_ns = time.monotonic_ns()
         if began_ns < self._due_ns:
             return ()
         began_cpu_ns = time.thread_time_ns()
-        watched = list(pids)
-        sizes = [self._rss_bytes(pid) for pid in watched]
+        sizes = {pid: self._rss_bytes(pid) for pid in pids}
         more = {pid: size for pid in others() if (size := self._rss_bytes(pid)) is not None}
         ended_ns = time.monotonic_ns()
         self._due_ns = began_ns + max(EVERY_NS, REST * (time.thread_time_ns() - began_cpu_ns))
-        read = [size for size in sizes if size is not None]
-        if not read or len(read) < len(watched):
+        read = {pid: size for pid, size in sizes.items() if size is not None}
+        if not read or any(threads_run_on(pid, self._proc) for pid in sizes.keys() - read.keys()):
             return ()
-        rss_bytes = sum(read) + sum(more.values())
+        watched, rss_bytes = list(read), sum(read.values()) + sum(more.values())
         self._pss.poll(watched, more, rss_bytes)
         pss_bytes, rss_then_bytes = self._new_sums([*watched, *more])
         return (MemoryUse(ended_ns, len(watched) + len(more), rss_then_bytes or rss_bytes, pss_bytes),)

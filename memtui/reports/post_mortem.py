@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,8 +110,10 @@ def growth_sentence(growth: PostMortem) -> str:
     """Return what grew as a sentence; "" where nothing is worth telling."""
     if growth.last_bytes - growth.first_bytes < max(LEAST_BYTES, LEAST_SHARE * growth.last_bytes):
         return ""
+    whole_bytes = growth.last_bytes - growth.first_bytes
+    grown = _fitting(growth.grown, whole_bytes) or growth.grown
     several = len({part.pid for part in growth.grown}) > 1
-    parts = [f"{part.name}{f' of pid {part.pid}' * several} by {size(part.grown_bytes)}" for part in growth.grown]
+    parts = [f"{part.name}{f' of pid {part.pid}' * several} by {size(part.grown_bytes)}" for part in grown]
     parts += [f"tensors ({part.category}) by {size(part.grown_bytes)}" for part in growth.tensors]
     sentence = (
         f"in its last {duration(growth.over_s)} resident memory went from {size(growth.first_bytes)} to "
@@ -120,9 +122,19 @@ def growth_sentence(growth: PostMortem) -> str:
     if not parts:
         return sentence
     until = f" until {duration(growth.grown_until_s)} before its end"
-    more = sum(part.grown_bytes for part in growth.grown) > growth.last_bytes - growth.first_bytes  # some shrank since
+    more = sum(part.grown_bytes for part in grown) > whole_bytes  # it shrank since
     is_notable = more or growth.grown_until_s > NOTABLE_SHARE * growth.over_s
     return f"{sentence}: {', '.join(parts)}{until * is_notable}"
+
+
+def _fitting(grown: Sequence[GrownMemory], whole_bytes: int) -> list[GrownMemory]:
+    """Return the largest parts that are together not more than the whole: what a child had that ended is not in it."""
+    fitting: list[GrownMemory] = []
+    for part in grown:
+        if part.grown_bytes <= whole_bytes:
+            fitting.append(part)
+            whole_bytes -= part.grown_bytes
+    return fitting
 
 
 def last_line(path: Path) -> str:

@@ -77,7 +77,7 @@ class ProcessTable(RowPanel):
         count, gaps = len(self.view.rows), self.view.gaps
         if not gaps or self.view.only is not None:  # the heading says other things then
             return f"{count}"
-        return f"{count} throughout, {births_text(gaps)}"
+        return f"{count} at its end, {births_text(gaps)}"
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         if not self.view.rows:

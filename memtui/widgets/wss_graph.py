@@ -51,9 +51,8 @@ class WssGraph(Panel):
             return [(label, draw_style["warning"]), (note, draw_style["dim"])]
         dim, bright = draw_style["dim"], draw_style["bright"]
         now: Line = [("now " if view.axis.follow else "here ", dim), (text.size_column(view.now_bytes), bright)]
-        median: Line = [(" · median ", dim), (text.size_column(view.median_bytes), draw_style["text"])]
-        most: Line = [(" · max ", dim), (text.size_column(view.max_bytes), draw_style["text"])]
-        forms = ([*now, *median, *most], [*now, *most], now)  # beside a chosen range with a long name
+        most: Line = [(text.size_column(view.max_bytes), draw_style["text"])]
+        forms = ([*now, (" · max in sight ", dim), *most], [*now, (" · max ", dim), *most], now)
         room = width - 8 - line_width(self.heading())
         return next((line for line in forms if line_width(line) <= room), now)
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident, resident
-from memtui.analysis.resident_readings import resident_readings, rss_readings, windows_without
-from memtui.core.samples import MemoryUse, Process
+from memtui.analysis.resident_readings import before_exit, resident_readings, rss_readings, windows_without
+from memtui.core.samples import End, MemoryUse, Process
 
 NAN = np.nan
 
@@ -48,6 +48,28 @@ def test_a_peak_between_two_windows_counts_up_to_halfway_to_its_neighbours():
 def test_readings_after_the_last_window_count_and_those_before_the_first_do_not():
     found = rss_readings(samples([10], [100]), [use(-5, 7), use(0, 8), use(20, 300)])
     assert (found.bytes.tolist(), found.start_ns.tolist(), found.end_ns.tolist()) == ([100, 300], [0, 15], [15, 20])
+
+
+def test_what_a_program_frees_on_its_way_out_is_no_reading():
+    """The last of them would stand for half a second in which all of it was there."""
+    exit_ns = 5 * 10**9
+    uses = [use(4 * 10**9, 900), use(exit_ns - 90 * 10**6, 500), use(exit_ns - 5 * 10**6, 30)]
+    assert before_exit(uses, End(exit_ns, "target exited")) == uses[:1]
+    assert before_exit(uses, End(exit_ns + 10**9, "target exited")) == uses
+    assert before_exit(uses, End(exit_ns, "duration")) == before_exit(uses, None) == uses
+    grown = [*uses[:1], use(exit_ns - 5 * 10**6, 2000)]
+    assert before_exit(grown, End(exit_ns, "target exited")) == grown, "it was killed for it, perhaps"
+    assert before_exit(uses[1:2], End(exit_ns, "target exited")) == uses[1:2]
+
+
+def test_a_pss_of_windows_that_lack_children_is_no_value_either():
+    """The mean of a PSS is not above that of the sum of RSS: both are taken at the same moments."""
+    table = samples([10, 30], [100, 400], processes=[1, 2], pss=[NAN, 250])
+    table.gaps[:] = [2, 2]
+    uses = [use(5, 20), use(15, 600, 500, processes=2), use(28, 100)]
+    memory = resident(table, [Process(1, 7, 1, 0, 0, "python")], uses)
+    assert resident_readings(table, memory, uses).bytes.tolist() == [20, 500, 100]
+    assert rss_readings(table, uses).bytes.tolist() == [20, 600, 100]
 
 
 def test_where_children_come_and_go_what_is_there_at_the_end_of_a_window_does_not_count():

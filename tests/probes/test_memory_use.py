@@ -108,19 +108,42 @@ def test_the_rss_beside_a_pss_is_of_the_same_moment(tmp_path, clock):
     assert (use.rss_bytes, use.pss_bytes) == (150 * PAGE_BYTES, None)
 
 
-def test_nothing_is_said_where_a_process_ended_or_may_not_be_read(tmp_path, clock):
+def test_a_process_that_ended_does_not_count(tmp_path, clock):
+    """The windows of a pool are half a minute apart, and its workers end all the time: the others are read on."""
+    folder_of(tmp_path, 1, 100)
+    pss = Pss()
+    probe = MemoryUseProbe(pss, tmp_path)
+    (use,) = probe.poll([1, 2])
+    assert (use.processes, use.rss_bytes) == (1, 100 * PAGE_BYTES)
+    clock[0] += EVERY_NS
+    folder_of(tmp_path, 2, 0)  # not reaped yet
+    thread_of(tmp_path, 2, 2, "Z")
+    (use,) = probe.poll([1, 2])
+    assert (use.processes, use.rss_bytes) == (1, 100 * PAGE_BYTES)
+    assert (pss.polled, pss.rss_bytes) == ([[1], [1]], 100 * PAGE_BYTES)
+    clock[0] += EVERY_NS
+    assert probe.poll([2]) == ()
+    assert probe.poll([]) == ()
+
+
+def test_nothing_is_said_where_a_process_goes_on_and_may_not_be_read(tmp_path, clock):
     folder_of(tmp_path, 1, 100)
     probe = MemoryUseProbe(Pss(), tmp_path)
+    folder_of(tmp_path, 2, 0)  # its first thread ended, and another one runs on
+    thread_of(tmp_path, 2, 2, "Z")
+    thread_of(tmp_path, 2, 3, "R")
     assert probe.poll([1, 2]) == ()
     clock[0] += EVERY_NS
-    (tmp_path / "2").mkdir()
     (tmp_path / "2" / "statm").write_text("")
     assert probe.poll([1, 2]) == ()
-    clock[0] += EVERY_NS
-    (tmp_path / "2" / "statm").write_text("0 0 0 0 0 0 0\n")  # its first thread ended, and others run on
-    assert probe.poll([1, 2]) == ()
-    clock[0] += EVERY_NS
-    assert probe.poll([]) == ()
+
+
+def thread_of(proc, pid: int, tid: int, state: str) -> None:
+    """A thread in a state, which no signal waits for."""
+    for folder in (proc / str(pid) / "task" / str(tid), proc / str(tid)):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "stat").write_text(f"{tid} (x) {state} {' '.join(['0'] * 40)}\n")
+        (folder / "status").write_text("SigPnd:\t0000000000000000\n")
 
 
 def test_a_tree_that_takes_long_to_read_is_read_seldom(tmp_path, monkeypatch):

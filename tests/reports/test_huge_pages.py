@@ -61,7 +61,7 @@ def test_memory_that_is_used_whole_in_small_pages_is_found(allowed, action, tmp_
 @pytest.mark.parametrize(
     ("touched", "why"),
     [
-        (lambda n: blocks(LEAST_MIB // 2 - 1), "254 MiB were touched in the last window"),
+        (lambda n: blocks(LEAST_MIB // 2 - 1), "touched only 254 MiB in the last window"),
         (lambda n: blocks(LEAST_MIB // 2 - 1).union(pages((0, 0, 600))), "254 MiB in 4 KiB pages"),
         (lambda n: blocks(400, FULL_PAGES - 1), "0 B in 4 KiB pages"),  # a tenth of each block is not used
         (lambda n: in_huge_pages(200), "0 B in 4 KiB pages fill blocks of 2 MiB, 400 MiB are in huge pages"),

@@ -17,6 +17,7 @@ from memtui.reports.post_mortem import (
     GrownTensors,
     PostMortem,
     ending_forms,
+    growth_sentence,
     last_line,
     post_mortem,
     post_mortem_lines,
@@ -92,6 +93,12 @@ def test_growth_by_mapping_adds_up(tmp_path):
         f"target {KILLED}; {sentence}", f"target {KILLED}", "target killed by the kernel (SIGKILL)"
     )  # fmt: skip
     assert build_report(path).post_mortem == found
+
+
+def test_a_part_of_a_child_that_ended_is_not_more_than_the_whole():
+    grown = GrownMemory(1, "anonymous memory", 80 * MIB), GrownMemory(2, "anonymous memory", 50 * MIB)
+    sentence = growth_sentence(PostMortem(60.0, 20 * MIB, 110 * MIB, grown, (), grown_until_s=1.0))
+    assert sentence.endswith("from 20.0 MiB to 110 MiB: anonymous memory of pid 1 by 80.0 MiB")
 
 
 def test_what_was_read_after_the_last_window_counts(tmp_path):

@@ -98,11 +98,11 @@ def test_what_a_start_touches_does_not_count(until, found, tmp_path):
 def test_of_a_tree_only_memory_that_is_not_shared_is_untouched(tmp_path):
     shared = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 0))["untouched"]
     assert (shared.finding, shared.measured) == (None, True)
-    assert shared.looked_at.startswith("memory that is not touched: 20.0 MiB of 620 MiB without a file not touched")
+    assert shared.looked_at.startswith("memory that is not touched (of the largest process): 20.0 MiB of 620 MiB")
     unread = checks_of(tree_of(tmp_path / "t.memtui", lambda n: 0, read_every=None))["untouched"]
     assert (unread.finding, unread.measured) == (None, False)
     own = checks_of(tree_of(tmp_path / "u.memtui", lambda n: 0, own=lambda n: 500, shared=100))["untouched"]
-    assert own.finding.sentence.startswith("500 MiB of 600 MiB (83.3 %) were not touched")
+    assert own.finding.sentence.startswith("500 MiB of 600 MiB of pid 4242 (83.3 %) were not touched")
 
 
 def test_a_lost_window_starts_the_time_anew(tmp_path):

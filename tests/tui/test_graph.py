@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.graph import finite_value
@@ -18,17 +17,16 @@ def graph_of(session: FakeSession, *, pid: int | None = None):
     return presenter.view(10.0).graph
 
 
-def test_median_and_most_are_those_of_windows_as_long_as_the_one_at_the_cursor():
-    session = FakeSession(60)
-    whole = graph_of(session)
-    assert whole.median_bytes == pytest.approx(np.median(session.samples.wss_bytes))
-    assert not any("windows of about" in text for text in whole.caption)
-    half = np.repeat([200_000_000, 1_000_000_000], 30)
-    session.samples.intervals_ns = lambda of=slice(None): half[of]
-    alike = graph_of(session)
-    assert alike.median_bytes == pytest.approx(np.median(session.samples.wss_bytes[30:]))
-    assert alike.max_bytes == session.samples.wss_bytes[30:].max()
-    assert alike.caption[-1] == "median, max: of windows of about 200 ms"
+def test_the_largest_is_that_of_the_windows_in_sight_and_of_no_other():
+    session = FakeSession(400)
+    presenter = Presenter(session, follow=False)
+    whole = presenter.view(10.0).graph
+    assert whole.max_bytes == session.samples.wss_bytes.max()
+    presenter.playhead.span_ns = 10 * 10**9
+    part = presenter.view(10.0).graph
+    shown = part.end_ns <= part.axis.end_ns
+    assert 0 < shown.sum() < 400
+    assert part.max_bytes == part.wss_bytes[shown].max()
 
 
 def test_one_process_has_a_graph_of_its_own():
@@ -42,12 +40,6 @@ def test_one_process_has_a_graph_of_its_own():
 
 def test_without_a_working_set_the_reason_and_its_remedy_are_the_note():
     assert graph_of(FakeSession(10, tracker="rss")).note == "needs root: sudo memtui attach 4242"
-
-
-def test_without_a_working_set_no_median_is_spoken_of():
-    session = FakeSession(60, tracker="rss")
-    session.samples.intervals_ns = lambda of=slice(None): np.repeat([200_000_000, 1_000_000_000], 30)[of]
-    assert not any("windows of about" in text for text in graph_of(session).caption)
 
 
 def test_a_value_that_is_not_known_is_none():

@@ -150,7 +150,7 @@ async def test_who_began_or_ended_in_the_window_is_no_row_and_is_told():
     """Of the workers of a DataLoader, which live for an epoch, few have a whole window."""
     row = ProcessRow(7, "target", wss_bytes=5 * MIB, rss_bytes=9 * MIB)
     lines = (await drawn(ProcessTable(ProcessesView((row,), gaps=4)), 80, 6)).splitlines()
-    assert "processes  1 throughout, at least 4 births or ends " in lines[0]
+    assert "processes  1 at its end, at least 4 births or ends " in lines[0]
     assert "p: address ranges" in lines[0]
     lines = (await drawn(ProcessTable(ProcessesView((row,), only=7, gaps=4)), 80, 6)).splitlines()
     assert "processes  1  all panels show pid 7 (Esc all)" in lines[0]

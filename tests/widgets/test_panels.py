@@ -63,13 +63,13 @@ def graph(*, wss=(100, 50, 75, 100), rss=1024, note="", follow=True) -> GraphVie
     return GraphView(
         TimeAxis(0, 0, 60 * S, 30 * S, follow),
         ends - 15 * S, ends, values, np.full(4, rss * float(MIB)),
-        100 * MIB, 87.5 * MIB, 100 * MIB, rss * MIB, note=note,
+        100 * MIB, 100 * MIB, rss * MIB, note=note,
     )  # fmt: skip
 
 
 async def test_graph():
     assert await drawn(WssGraph(graph()), 60, 7) == (
-        f"┌ working set {'─' * 16} now  100 MiB · max  100 MiB ┐\n"
+        f"┌ working set {'─' * 7} now  100 MiB · max in sight  100 MiB ┐\n"
         f"│    ≈ {'┈' * 19} RSS 1.00 GiB, above the scale ┈┈│\n"
         + "│ 112M ⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶                          ⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶│\n"
         + "│      ⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿             ⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣶⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿│\n"
@@ -107,7 +107,7 @@ def test_bounds_of_a_line_hold_it_and_are_apart(values):
 async def test_graph_draws_rss_on_its_scale_where_it_fits():
     text = await drawn(WssGraph(graph(rss=120)), 80, 8)
     assert "RSS" not in text
-    assert "median 87.5 MiB" in text
+    assert "max in sight  100 MiB" in text
 
 
 async def test_graph_without_wss_shows_rss_and_says_why():
@@ -216,7 +216,7 @@ async def test_the_working_set_stays_beside_a_chosen_range(width):
     first = (await drawn(WssGraph(view), width, 7)).splitlines()[0]
     assert "anon 7fc414b85000 80.0 KiB" in first
     assert re.search(r"now +[\d.]+ [KMG]iB", first)
-    assert ("median" in first) == (width >= 100)
+    assert ("max in sight" in first) == (width >= 100)
     assert ("max" in first) == (width >= 80)
 
 

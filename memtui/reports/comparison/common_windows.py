@@ -7,6 +7,7 @@ can be merged, so the figures here are those of the process with the most touche
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -70,10 +71,16 @@ def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[Recorded
         lengths = ", ".join(f"{interval:g} s" for interval in sorted(set(steady)))
         return CommonWindows(0.0, (), reasons, f"no length is a whole number of {lengths}")
     long = [
-        None if index in reasons or memory is None else merged(reader, round(length_s / memory.interval_s[0]), length_s)
+        None if index in reasons or memory is None else _merged_as(reader, memory, length_s)
         for index, (reader, memory) in enumerate(zip(readers, memories, strict=True))
     ]
     return CommonWindows(length_s, long, reasons)
+
+
+def _merged_as(reader: ReportSource, memory: RecordedMemory, length_s: float) -> RecordedMemory | None:
+    """Return the windows of a session merged to a length; they lack what its own windows lack."""
+    long = merged(reader, round(length_s / memory.interval_s[0]), length_s)
+    return None if long is None else replace(long, lower_bound=memory.lower_bound)
 
 
 def merged(reader: ReportSource, count: int, length_s: float) -> RecordedMemory | None:

@@ -48,11 +48,13 @@ FIGURES: Mapping[str, tuple[str, Form]] = {
     "knee_bytes": ("knee of reuse", size),
     "knee_share": ("touches held there", percent),
 }
+OF_WSS = ("wss_median_bytes", "wss_p95_bytes")
 OF_PSS = ("pss_median_bytes", "pss_p95_bytes")
 OF_RSS = ("rss_median_bytes", "rss_p95_bytes")
 UNCHANGED = ("windows", "duration_s", "true_interval_s", "knee_share")  # how much more of them says nothing
 OF_WINDOWS = (
-    *("wss_median_bytes", "wss_p95_bytes", "reuse_p50_bytes", "reuse_p95_bytes"),
+    *OF_WSS,
+    *("reuse_p50_bytes", "reuse_p95_bytes"),
     *("reuse_p50_estimate_bytes", "reuse_p95_estimate_bytes", "knee_bytes"),
 )
 
@@ -89,6 +91,8 @@ def figure_rows(memories: Sequence[RecordedMemory | None]) -> list[Difference]:
             row = _row(name, label, form, values, reasons)
             if name in OF_WINDOWS:
                 row = _without_other_windows(row, memories)
+            if name in OF_WSS:
+                row = _with_bounds(row, memories)
             rows.append(_of_kinds(row, memories) if name in (*OF_RSS, *OF_PSS) else row)
     sources = dict.fromkeys((source.device, source.scope) for memory in memories if memory for source in memory.power)
     return rows + [row for device, scope in sources for row in _power_rows(memories, device, scope)]
@@ -148,6 +152,15 @@ def _without_other_windows(row: Difference, memories: Sequence[RecordedMemory | 
     lengths = [None if memory is None else memory.interval_s for memory in memories]
     changes = zip(row.changes, lengths, strict=True)
     return replace(row, changes=tuple(change if length == lengths[0] else "" for change, length in changes))
+
+
+def _with_bounds(row: Difference, memories: Sequence[RecordedMemory | None]) -> Difference:
+    """Return a row of the working set: where more may have been touched, it is at least so much."""
+    cells = (
+        f"≥{cell}" if memory is not None and memory.lower_bound and value is not None else cell
+        for cell, value, memory in zip(row.cells, row.values, memories, strict=True)
+    )
+    return replace(row, cells=tuple(cells))
 
 
 def _of_kinds(row: Difference, memories: Sequence[RecordedMemory | None]) -> Difference:
@@ -303,7 +316,8 @@ def _compared(memory: RecordedMemory, first: RecordedMemory, name: str, label: s
     value, of_first = memory.figures.get(name), first.figures.get(name)
     if value is None or not of_first:
         return []
-    return [f"{label} {size(value)} instead of {size(of_first)}, {_more(value / of_first - 1)}"]
+    least, least_of_first = ("at least " if name in OF_WSS and of.lower_bound else "" for of in (memory, first))
+    return [f"{label} {least}{size(value)} instead of {least_of_first}{size(of_first)}, {_more(value / of_first - 1)}"]
 
 
 def _of_training(run: ComparedTraining | None, first: ComparedTraining | None) -> list[str]:

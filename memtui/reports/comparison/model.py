@@ -64,6 +64,7 @@ class RecordedMemory:
         figures: numbers with units in their names, of ``load.figures``; None: unknown.
         reasons: why a figure is unknown, by its name.
         power: power of each source, as in a report.
+        lower_bound: of most windows of the working-set figures it is known that more may have been touched.
     """
 
     interval_s: tuple[float, float]
@@ -75,6 +76,7 @@ class RecordedMemory:
     reasons: Mapping[str, str] = field(default_factory=dict)
     power: Sequence[PowerSummary] = ()
     resident: str = "RSS"
+    lower_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

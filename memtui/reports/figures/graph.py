@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.resident import MEANING, RSS, resident
-from memtui.analysis.resident_readings import Readings, resident_readings
+from memtui.analysis.resident_readings import Readings, before_exit, resident_readings
 from memtui.core.samples import Event
 from memtui.core.units import duration
 from memtui.reports.figures import provenance
@@ -32,7 +32,7 @@ def draw(reader: ReportSource) -> Drawing | None:
     samples = reader.samples
     if not len(samples):
         return None
-    uses = reader.memory_use(0, 2**62)
+    uses = before_exit(reader.memory_use(0, 2**62), reader.end)
     resident_memory = resident(samples, reader.processes(), uses)
     readings = resident_readings(samples, resident_memory, uses)
     windows = Readings(samples.wss_bytes[:], samples.end_ns[:], samples.start_ns[:], samples.end_ns[:])

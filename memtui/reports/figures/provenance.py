@@ -46,6 +46,8 @@ def doubts(reader: ReportSource) -> list[str]:
     lines += [f"approximate in {_windows(count)}: {reason}" for reason, count in reasons.most_common()]
     causes = Counter(filter(None, samples.disturbed))
     lines += [f"disturbed in {_windows(count)}: {cause}" for cause, count in causes.most_common()]
+    if births := int((samples.gaps[:] > 0).sum()):
+        lines.append(f"in {_windows(births)} processes began or ended: what they touched unwatched is missing")
     lost = int(np.isnan(samples.wss_bytes).sum())
     if lost and reader.hello.wss.ok:
         lines.append(f"{_windows(lost)} without a working set")

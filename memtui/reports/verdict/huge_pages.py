@@ -39,7 +39,7 @@ def huge_pages(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: what was touched last is not known", measured=False)
     busiest = max(touched, key=touched.__getitem__)
     if touched[busiest] < LEAST_BYTES:
-        return Check(RULE, f"{subject}: only {size(touched[busiest])} were touched in the last window")
+        return Check(RULE, f"{subject}: its busiest process touched only {size(touched[busiest])} in the last window")
     samples = source.samples
     looked_at = recent.windows.start + int(np.searchsorted(recent.t_s, -LOOKED_S))
     first = max(looked_at, recent.windows.stop - MOST_WINDOWS)

@@ -13,6 +13,7 @@ RULE = "cost"
 LOOKED_S = 60.0
 LEAST_S = 45.0
 MOST_TIMES = 1.5  # the budget: an estimate of a loss is not more exact
+PAYING_NS = 2_000_000_000  # of an interval after the last window
 LEAST_OVER = 0.002  # of the time
 
 
@@ -20,14 +21,14 @@ def recording_cost(recent: Recent) -> Check:
     """Return what the program lost in the last minute by being watched, where that is above the budget."""
     subject, samples = "cost of watching", recent.source.samples
     if recent.span_s < LEAST_S:
-        return Check(RULE, f"{subject}: recorded for {span(recent.span_s)}: from {span(LEAST_S)} on", measured=False)
+        seen = f"its windows are of {span(recent.span_s)} so far: from {span(LEAST_S)} on"
+        return Check(RULE, f"{subject}: {seen}", measured=False)
     first = recent.windows.start + int(np.searchsorted(recent.t_s, -LOOKED_S))
     of = slice(first, recent.windows.stop)
     intervals_ns = samples.intervals_ns(of)
     next_ns = samples.next_ns[of][-1]
-    loss = recent_loss(
-        samples.lost_ns[of], samples.end_ns[of], float(intervals_ns[-1] if np.isnan(next_ns) else next_ns)
-    )
+    next_ns = float(intervals_ns[-1] if np.isnan(next_ns) else next_ns)
+    loss = recent_loss(samples.lost_ns[of], samples.end_ns[of], next_ns)
     if loss is None:
         return Check(RULE, f"{subject}: not known", measured=False)
     most = allowed(recent.source.hello.options.max_overhead_ppm)
@@ -35,7 +36,8 @@ def recording_cost(recent: Recent) -> Check:
     if most is None:
         return Check(RULE, f"{what}, without a budget")
     if loss <= max(MOST_TIMES * most, most + LEAST_OVER):
-        return Check(RULE, f"{what} in the last {span(LOOKED_S)}, with a budget of {most * 100:g} %")
+        paying = f", {duration(next_ns / 1e9)} that pay for the last window included" if next_ns > PAYING_NS else ""
+        return Check(RULE, f"{what} in the last {span(LOOKED_S)}{paying}, with a budget of {most * 100:g} %")
     start = f"memtui slows it by {about_percent(loss)}, more than its budget of {most * 100:g} %"
     apart_s = float(np.mean(intervals_ns)) / 1e9
     needed = duration(apart_s * loss / most).replace(" ", "")

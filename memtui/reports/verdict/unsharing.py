@@ -179,7 +179,7 @@ def _by_process(recent: Recent, readings: _Readings, grown: list[tuple[Process, 
     for process, before, after in grown:
         parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(process))
         whose = f"pid {process.pid}{' (DataLoader worker)' * is_loader(process)}"
-        lines.append(f"{whose}: {size(before)} to {size(after)} of its own{f' ({parts})' * bool(parts)}")
+        lines.append(f"{whose}: {size(before)} to {size(after)} of its own{f' (at least {parts})' * bool(parts)}")
     return lines
 
 

@@ -22,11 +22,14 @@ LEAST_WINDOWS, LEAST_S = 3, 45.0
 START_SHARE = 1 / 3  # of the time since the recording began that may be a start-up
 STILL_SPREADS = 0.02  # of what was not touched: more of it in the last third of the time means that its turn will come
 MOST_RANGES = 3
+_FREE = "Free it, or make the pool smaller."
+_SWAP = "where that cannot be, this much may be swapped out without a cost."
 
 
 def untouched(recent: Recent) -> Check:
     """Return how much memory of the largest process was not touched in the windows before now."""
-    subject = "memory that is not touched"
+    several = len(recent.processes) > 1
+    subject = f"memory that is not touched{' (of the largest process)' * several}"
     if not recent.source.hello.pages.ok:
         return Check(RULE, f"{subject}: this tracker knows no pages", measured=False)
     largest = recent.largest
@@ -65,7 +68,10 @@ def untouched(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: {what}, but {more} may have been touched in a window", measured=False)
     if touched.late_bytes > STILL_SPREADS * total_bytes:
         return Check(RULE, f"{subject}: {what}, but the program is still reaching new memory")
-    return Check(RULE, f"{subject}: {what}", finding=_finding(rows, idle_bytes, total_bytes, held_bytes, touched))
+    whose = f" of pid {rows[0].pid}" if several else ""
+    action = _FREE if recent.limit is not None and not recent.limit.swap_bytes else f"{_FREE[:-1]}; {_SWAP}"
+    finding = _finding(whose, action, rows, idle_bytes, total_bytes, held_bytes, touched)
+    return Check(RULE, f"{subject}: {what}", finding=finding)
 
 
 def _of_little(subject: str, wss_bytes: int | None, rss_bytes: int) -> Check:
@@ -161,15 +167,21 @@ def _inside_bytes(pages: PageSet, edges: NDArray[np.uint64]) -> NDArray[np.int64
 
 
 def _finding(
-    rows: list[VmaRow], idle_bytes: NDArray[np.int64], total_bytes: int, held_bytes: int, touched: _Touched
+    whose: str,
+    action: str,
+    rows: list[VmaRow],
+    idle_bytes: NDArray[np.int64],
+    total_bytes: int,
+    held_bytes: int,
+    touched: _Touched,
 ) -> Finding:
-    share = percent(total_bytes / held_bytes)
-    start = f"{size(total_bytes)} of {size(held_bytes)} ({share}) were not touched in the last {span(touched.span_s)}"
+    sizes = f"{size(total_bytes)} of {size(held_bytes)}{whose} ({percent(total_bytes / held_bytes)})"
+    start = f"{sizes} were not touched in the last {span(touched.span_s)}"
     most = [n for n in np.argsort(-idle_bytes, kind="stable")[:MOST_RANGES].tolist() if idle_bytes[n]]
     return Finding(
         f"{start}: {size(held_bytes - total_bytes)} are in use.",
         f"{start}.",
-        "Free it, or make the pool smaller; where that cannot be, this much may be swapped out without a cost.",
+        action,
         (
             *(
                 f"{rows[n].name or NO_FILE} of {size(rows[n].end - rows[n].start)}: "

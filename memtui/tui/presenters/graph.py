@@ -6,16 +6,11 @@ The working set of a chosen range is a separate line in the graph.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from memtui.analysis.alike import like
 from memtui.analysis.resident import RSS, ResidentKind, resident_bytes
-from memtui.core.fast_numpy import median
 from memtui.core.samples import Hello, Process, Status
-from memtui.core.units import duration
 from memtui.session.packed_column import Column
 from memtui.session.session import Session
 from memtui.tui.presenters.markers import StepTicks, TickLog
@@ -25,11 +20,6 @@ from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.tui.presenters.window_notes import WindowNotes, caveats
 from memtui.tui.presenters.window_rows import WindowRows
 from memtui.widgets.views.memory import Floats, GraphView, TimeAxis
-
-if TYPE_CHECKING:
-    from memtui.session.sample_arrays import SampleArrays
-
-ALIKE = "median, max: of windows of about {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +84,9 @@ class MemoryGraph:
         sizes, sizes_complete = self._sizes(first, last, index, processes, budget)
         line, line_complete = self._range_line(first, last, index, budget) if range_name is not None else (None, True)
         inside = samples.end_ns[first:last] <= axis.end_ns
-        alike_wss, alike_s = _alike(samples, slice(first, last), here, inside, sizes.wss_bytes)
+        in_sight = sizes.wss_bytes[inside & np.isfinite(sizes.wss_bytes)]
         note = _why_no_wss(self._reader.hello) or why_no_window(self._reader)
-        if not note and index >= 0 and not len(alike_wss):
+        if not note and index >= 0 and not len(in_sight):
             note = samples.reason[index] if samples.status[index] != Status.OK else ""
         view = GraphView(
             axis=axis,
@@ -105,13 +95,12 @@ class MemoryGraph:
             wss_bytes=sizes.wss_bytes,
             rss_bytes=sizes.resident_bytes,
             now_bytes=sizes.wss_now_bytes,
-            median_bytes=median(alike_wss) if len(alike_wss) else None,
-            max_bytes=float(alike_wss.max()) if len(alike_wss) else None,
+            max_bytes=float(in_sight.max()) if len(in_sight) else None,
             rss_now_bytes=sizes.resident_now_bytes,
             resident=sizes.name,
             note=note,
             caveats=caveats(samples, index, note) if index >= 0 else (),
-            caption=self._caption(index, ticks, None if note else alike_s) if index >= 0 else (),
+            caption=self._notes.of_window(index, ticks, whole_tree=self._process is None) if index >= 0 else (),
             whose="" if self._pid is None else f"of pid {self._pid}",
             focus=range_name if range_name is not None and line is not None else "",
             focus_bytes=line,
@@ -143,38 +132,10 @@ class MemoryGraph:
         (line,), complete = self._range.view(self._reader, first, last, index, budget)
         return line, complete
 
-    def _caption(self, index: int, ticks: TickLog, alike_s: float | None) -> tuple[str, ...]:
-        """Return the notes on one window; ``alike_s``: length of the windows in the median."""
-        notes = self._notes.of_window(index, ticks, whole_tree=self._process is None)
-        return notes if alike_s is None else (*notes, ALIKE.format(duration(alike_s)))
-
 
 def finite_value(values: Floats | Column[np.float64], index: int) -> float | None:
     """Return the value of a window; None where it is not finite, and before the first window (index below 0)."""
     return float(values[index]) if index >= 0 and np.isfinite(values[index]) else None
-
-
-def _alike(
-    samples: SampleArrays, of: slice, here: int, inside: NDArray[np.bool_], wss_bytes: Floats
-) -> tuple[Floats, float | None]:
-    """Return the known working sets of windows as long as the one at the cursor, and how long they are.
-
-    The length is None where all windows inside the picture are as long.
-
-    Args:
-        samples: all of the session.
-        of: the windows in question.
-        here: index among them of the window at the cursor; below 0: it is not among them.
-        inside: bool[n], those that lie on the picture.
-        wss_bytes: f8[n].
-    """
-    if here < 0:
-        return wss_bytes[inside & np.isfinite(wss_bytes)], None
-    alike = inside & like(samples.intervals_ns(of), here, exact=not samples.has_budget)
-    wss = wss_bytes[np.isfinite(wss_bytes) & alike]
-    if (alike == inside).all():
-        return wss, None
-    return wss, median((samples.end_ns - samples.start_ns)[of][alike]) / 1e9
 
 
 def _why_no_wss(hello: Hello) -> str:

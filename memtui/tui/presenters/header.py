@@ -84,7 +84,7 @@ class Header:
             paused_s=median(paused) / 1e9 if len(paused) else None,
             own_cpu=self._own_cost.cores(samples, index, live=head.state is State.LIVE),
             given_back_bytes=released_bytes(self._rows.with_previous(index)).get(int(samples.sample[index])),
-            lost=lost_share(samples, index),
+            lost=lost_share(samples, index, self._reader.end),
         )
         if share := allowed(self._reader.hello.options.max_overhead_ppm):
             return with_budget(view, samples, index, share)

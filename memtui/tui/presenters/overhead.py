@@ -13,6 +13,7 @@ from memtui.analysis.target_loss import OVER, budget_cost, recent_loss
 from memtui.widgets.views.memory import HeaderView, State
 
 if TYPE_CHECKING:
+    from memtui.core.samples import End
     from memtui.session.sample_arrays import SampleArrays
 
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
@@ -40,12 +41,17 @@ def pause_warning(samples: SampleArrays, index: int, *, recording: bool) -> tupl
     )
 
 
-def lost_share(samples: SampleArrays, index: int) -> float | None:
-    """Return the share of its time that the target loses to the recording, over the windows up to one."""
+def lost_share(samples: SampleArrays, index: int, end: End | None = None) -> float | None:
+    """Return the share of its time that the target loses to the recording, over the windows up to one.
+
+    ``end``: of a session that has ended. What the last windows cost was not paid by the whole interval after them.
+    """
     first = _first_judged(samples, index)
     next_ns = float(samples.next_ns[index])
     if np.isnan(next_ns):
         next_ns = float(samples.asked_ns[index])
+    if end is not None and index == len(samples) - 1:
+        next_ns = float(max(end.t_ns - int(samples.end_ns[index]), 0))
     return recent_loss(samples.lost_ns[first : index + 1], samples.end_ns[first : index + 1], next_ns)
 
 

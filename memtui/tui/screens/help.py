@@ -182,8 +182,8 @@ Words
   untouched     perhaps: a part of the working set whose marks could not be cleared before
   first mapped  part of it that came in with a new mapping: with neighbours of touched pages
   births, ends  of processes inside the window, so a part of it is missing; "gap" on the time axis
-  median, max   of the windows in sight of the graph that are about as long as the one at the cursor;
-                those of the whole session are in memtui report
+  max in sight  the largest working set on the graph, in a window of whatever length;
+                the lines above have median and maximum of the windows of one length, up to the cursor
   ≈             the axis is broken: RSS above it has a scale of its own, or is above the scale
   in words      what the lines below the first one say is of all windows from the start to the cursor
   interval      asked for, what a budget makes of it (--max-overhead), and the true one: what reading takes comes on top
@@ -194,8 +194,7 @@ Words
   given back    pages that were touched and given back within the window are not in its working set: at most so much
   rearm         how the marks of touched pages are cleared for the next window
   flush         how stale translations are removed, without which touches would be missed (docs/reference/accuracy.md)
-  stopped       how long the target stood still for one window
-  self          share of one core that watching takes
+  stopped       how long the target stood still for one window, of several processes the sum
 
 A saved session opens at its end, paused, with all of it in sight: space plays it from the beginning.
 """

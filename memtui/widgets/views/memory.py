@@ -163,8 +163,7 @@ class GraphView:
     wss_bytes: Floats
     rss_bytes: Floats
     now_bytes: float | None = None
-    median_bytes: float | None = None
-    max_bytes: float | None = None
+    max_bytes: float | None = None  # the largest working set in sight
     rss_now_bytes: float | None = None
     note: str = ""  # why there is no working set
     caveats: tuple[str, ...] = ()  # why the working set at the cursor is not exact, the gravest first
