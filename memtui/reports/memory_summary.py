@@ -26,6 +26,7 @@ TAKEN_BACK = "the kernel took pages back, and what was touched and taken back wi
 SEVERAL_PAGES = "counted by page faults, each of which may bring several pages of a file"
 NOT_WATCHED = "without what children touched that came and went inside a window"
 SHORT_CHILDREN = "without that of children that came and went inside a window"
+NEARLY = 0.1  # of a length: reading takes a time of its own
 MOST_GROUPS = 4  # of windows by their length, in a report for people
 
 
@@ -38,6 +39,7 @@ class WindowGroup:
         windows: number of windows.
         time_fraction: share of the time that they cover, 0 to 1.
         true_interval_s: median of their lengths.
+        true_intervals_s: the shortest and the longest of them.
         wss_median_bytes: median of their working sets.
     """
 
@@ -45,6 +47,7 @@ class WindowGroup:
     windows: int
     time_fraction: float
     true_interval_s: float | None
+    true_intervals_s: tuple[float, ...]
     wss_median_bytes: float | None
 
 
@@ -156,6 +159,7 @@ def window_groups(groups: Sequence[Group], wss_bytes: np.ndarray, lengths_s: np.
             int(group.windows.sum()),
             group.time_fraction,
             finite_median(lengths_s[group.windows]),
+            (float(lengths_s[group.windows].min()), float(lengths_s[group.windows].max())),
             finite_median(wss_bytes[group.windows]),
         )
         for group in groups
@@ -260,7 +264,7 @@ def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
     if len(groups) < 2:
         return []
     lengths = [
-        f"of {_lengths(group)} ({percent(group.time_fraction)} of the time, median {size(group.wss_median_bytes)})"
+        f"of {_lengths(group)} ({percent(group.time_fraction)} of the time, median WSS {size(group.wss_median_bytes)})"
         for group in groups
     ]
     left_out = max(len(groups) - MOST_GROUPS, 0)
@@ -272,9 +276,12 @@ def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
 
 
 def _lengths(group: WindowGroup) -> str:
-    """Return the median length of the windows of a group, and its bounds where a budget moved the interval."""
-    median, shortest, longest = map(duration, (group.true_interval_s, group.interval_s[0], group.interval_s[-1]))
-    return median if shortest == longest else f"{between(shortest, longest)}, about {median},"
+    """Return the length of the windows of a group, or the shortest, the longest and the median where they differ."""
+    shortest, longest = group.true_intervals_s
+    median = duration(group.true_interval_s)
+    if longest <= (1 + NEARLY) * shortest:
+        return median
+    return f"{between(duration(shortest), duration(longest))}, median {median}"
 
 
 def working_set_line(wss: WorkingSetSummary, largest: LargestWindow, windows_s: float, after_s: float) -> str:

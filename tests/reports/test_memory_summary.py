@@ -314,12 +314,15 @@ def test_groups_of_windows():
         Group(np.array([False, False, True]), (S, S), 0.25),
     )
     found = window_groups(groups, np.array([10, NAN, 50]), np.array([0.1, 0.2, 1.0]))
-    assert found == (WindowGroup((0.1, 0.2), 2, 0.75, pytest.approx(0.15), 10), WindowGroup((1, 1), 1, 0.25, 1, 50))
+    assert found == (
+        WindowGroup((0.1, 0.2), 2, 0.75, pytest.approx(0.15), (0.1, 0.2), 10),
+        WindowGroup((1, 1), 1, 0.25, 1, (1, 1), 50),
+    )
 
 
 def test_windows_of_other_lengths_are_said():
-    groups = [WindowGroup((0.1,), n, 0.5, 0.1, n * MIB) for n in range(1, 7)]
-    clauses = [f"{n} of 100 ms (50.0 % of the time, median {n}.00 MiB)" for n in range(1, 7)]
+    groups = [WindowGroup((0.1,), n, 0.5, 0.1, (0.1, 0.1), n * MIB) for n in range(1, 7)]
+    clauses = [f"{n} of 100 ms (50.0 % of the time, median WSS {n}.00 MiB)" for n in range(1, 7)]
     start = f"figures of the working set are over one window{clauses[0][1:]}; windows of other lengths: "
     assert window_sentences(groups[:1]) == []
     assert window_sentences(groups[:2]) == [start + clauses[1]]
@@ -329,10 +332,10 @@ def test_windows_of_other_lengths_are_said():
     assert window_sentences(groups) == [start + ", ".join(clauses[1:4]) + " and 2 more lengths"]
 
 
-def test_windows_that_a_budget_made_longer_and_shorter_are_said_with_their_bounds():
-    budgeted = WindowGroup((2.1, 4.0), 21, 0.5, 2.7, MIB)
-    (sentence,) = window_sentences([budgeted, WindowGroup((0.1, 0.1), 1, 0.5, 0.1, MIB)])
-    assert "over the 21 windows of 2.1 s to 4.0 s, about 2.7 s, (50.0 % of the time" in sentence
+def test_windows_of_several_lengths_are_said_with_the_shortest_and_the_longest():
+    budgeted = WindowGroup((20.0, 24.0), 21, 0.5, 2.7, (2.1, 4.0), MIB)
+    (sentence,) = window_sentences([budgeted, WindowGroup((0.1, 0.1), 1, 0.5, 0.1, (0.1, 0.1), MIB)])
+    assert "over the 21 windows of 2.1 s to 4.0 s, median 2.7 s (50.0 % of the time, median WSS 1.00 MiB)" in sentence
 
 
 def test_the_line_of_the_working_set_names_a_larger_window_of_another_length():
