@@ -51,10 +51,10 @@ def before_exit(uses: Sequence[MemoryUse], end: End | None) -> Sequence[MemoryUs
     """
     if end is None or not end.of_target:
         return uses
-    kept = list(uses)
-    while len(kept) > 1 and kept[-1].t_ns > end.t_ns - EXIT_NS and kept[-1].rss_bytes < kept[-2].rss_bytes:
-        kept.pop()
-    return kept
+    running = list(uses)
+    while len(running) > 1 and running[-1].t_ns > end.t_ns - EXIT_NS and running[-1].rss_bytes < running[-2].rss_bytes:
+        running.pop()
+    return running
 
 
 def rss_readings(samples: Any, uses: Sequence[MemoryUse]) -> Readings:

@@ -14,6 +14,7 @@ from memtui.core.text import some_of
 from memtui.probes.pages.shared_frames import TouchedFrames
 
 _UNCOMPARED = "whether others share its memory (CLONE_VM) is not known of all processes yet"
+BITS_TAKEN = "took accessed bits"  # another observer, in the reason of a window
 _MOST_NAMED = 6  # of the processes that used the memory of a paused one
 # With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
 _EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20

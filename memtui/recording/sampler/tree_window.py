@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from memtui.core.samples import MemoryUse, NumaUse, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
@@ -19,6 +20,7 @@ from memtui.probes.window_reader import PageReader, Reading
 from memtui.recording.sampler.message_queue import MessageQueue
 from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.scheduler import SampleClock
+from memtui.recording.sampler.shared_doubts import shared_doubts
 from memtui.recording.sampler.tracked_process import TrackedProcess, why_lost
 from memtui.recording.sampler.tracked_tree import TrackedTree
 from memtui.recording.sampler.window_parts import Whole, WindowParts
@@ -119,7 +121,7 @@ class TreeWindows:
         if keep:
             self._pss.poll(pids)
         shared, excess_bytes = shared_pages(outcomes)
-        wholes = [self._with_doubts(pid, whole) for pid, whole in zip(pids, wholes, strict=True)]
+        wholes = self._with_doubts(pids, wholes)
         each = [self._window_of(*parts) for parts in zip(tracked, wholes, shared, strict=True)]
         windows = [window for window in each if window is not None]
         self._numa.forget_others(pids)
@@ -165,13 +167,28 @@ class TreeWindows:
         if root_ended is not None:
             raise root_ended
 
-    def _with_doubts(self, pid: int, whole: Whole) -> Whole:
-        """Return a reading, which says where pages may have been touched that it cannot know of."""
-        outcome = whole.outcome
-        if not isinstance(outcome, Reading) or outcome.window.pages is None:
-            return whole
-        why = self._lazy_free.doubt(pid, outcome.window.pages)
-        return whole._replace(outcome=replace(outcome, window=outcome.window.doubted(why)))
+    def _with_doubts(self, pids: Sequence[int], wholes: Sequence[Whole]) -> list[Whole]:
+        """Return the readings, which say where pages may have been touched that they cannot know of."""
+        windows = {
+            pid: whole.outcome.window
+            for pid, whole in zip(pids, wholes, strict=True)
+            if isinstance(whole.outcome, Reading) and whole.outcome.window.pages is not None
+        }
+        rollups = {pid: self._pss.of(pid) for pid in windows}
+        shared_bytes = {
+            pid: rollup.rss_bytes - rollup.private_bytes
+            for pid, rollup in rollups.items()
+            if rollup.rss_bytes is not None and rollup.private_bytes is not None
+        }
+        doubts = shared_doubts(windows, shared_bytes)
+        doubtful = []
+        for pid, whole in zip(pids, wholes, strict=True):
+            outcome = whole.outcome
+            if isinstance(outcome, Reading) and outcome.window.pages is not None:
+                window = outcome.window.doubted(self._lazy_free.doubt(pid, outcome.window.pages))
+                whole = whole._replace(outcome=replace(outcome, window=window.doubted(doubts.get(pid, ""))))
+            doubtful.append(whole)
+        return doubtful
 
     def _window_of(self, tracked: TrackedProcess, whole: Whole, shared: TouchedFrames | None) -> ProcessWindow | None:
         """Return the window of one process; None when the process ended."""

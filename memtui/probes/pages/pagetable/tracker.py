@@ -28,7 +28,7 @@ from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
-from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, first_window, is_late, is_little
+from memtui.probes.pages.tracker import BITS_TAKEN, ClearingTooLong, PageWindow, first_window, is_late, is_little
 
 NAME = "pagetable"
 _LOOK_EVERY_NS = 100_000_000  # for other observers that began; a look takes 0.2 ms
@@ -403,7 +403,7 @@ class PageTableTracker:
             return f"{MISSED}: {who} takes accessed bits, and its notes cannot be read here"
         if is_little(doubtful_bytes := walk.in_doubt * PAGE_BYTES, pages):
             return ""
-        return f"{who} took accessed bits: about {size(doubtful_bytes)} {MORE_TOUCHED}"
+        return f"{who} {BITS_TAKEN}: about {size(doubtful_bytes)} {MORE_TOUCHED}"
 
     def _shared_with(self, tracked: Tracked) -> str:
         """Return a sentence about other processes that have the same memory and are read by themselves, too.
