@@ -91,6 +91,9 @@ class Parser(argparse.ArgumentParser):
         return options, unknown
 
 
+_UNITS_S = {"ms": 1e-3, "s": 1, "min": 60, "m": 60, "h": 3600}  # "ms" before "s"
+
+
 def tables_of(parser: argparse.ArgumentParser) -> list[argparse._SubParsersAction[Any]]:
     """Return the subparser actions of a parser; argparse has no public way to get them."""
     return [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
@@ -131,8 +134,10 @@ def checked(parse: Callable[[str], Any], text: str) -> Any:
 
 
 def _seconds(text: str) -> float:
+    """Parse a time, in seconds where no unit follows: ``1.5``, ``200ms``, ``10min``."""
+    unit = next((unit for unit in _UNITS_S if text.endswith(unit)), "")
     try:
-        value = float(text)
+        value = float(text.removesuffix(unit)) * _UNITS_S.get(unit, 1)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}") from None
     if not math.isfinite(value) or value <= 0:

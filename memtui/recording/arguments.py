@@ -135,7 +135,7 @@ def add_observation(parser: Parser) -> None:
 def add_keeping(parser: Parser) -> None:
     """Add how long a recording goes on, and what is stored of it."""
     group = group_of(parser, _GROUP)
-    group.add_argument("--duration", type=argtypes.duration, metavar="S", help="end after S seconds")
+    group.add_argument("--duration", type=argtypes.duration, metavar="S", help="end after S seconds (or 10min)")
     group.add_argument(
         "--max-size",
         type=argtypes.max_size,
