@@ -17,6 +17,7 @@ from memtui.analysis.resident import PSS, Resident
 from memtui.core.samples import End, MemoryUse
 
 EXIT_NS = 100_000_000  # before its end
+DIFFERENT_RSS = 0.05  # of two readings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,20 +103,29 @@ def pss_of_several(uses: Sequence[MemoryUse]) -> list[tuple[int, int]]:
     """Return (time, PSS) of the readings of several processes, by their number and time.
 
     The difference to the RSS is that of PSS readings of as many processes: between two of them in proportion to the
-    time, else that of the nearest. Without such a reading the PSS is not known.
+    RSS where that of both differs (workers that begin map little of what they will share), else to the time; outside
+    them that of the nearest. Without such a reading the PSS is not known.
     """
     sums: list[tuple[int, int]] = []
     for processes in sorted({use.processes for use in uses} - {1}):
         alike = [use for use in uses if use.processes == processes]
-        read = [(use.t_ns, use.rss_bytes - use.pss_bytes) for use in alike if use.pss_bytes is not None]
+        read = [(use.t_ns, use.rss_bytes, use.rss_bytes - use.pss_bytes) for use in alike if use.pss_bytes is not None]
         if not read:
             continue
-        times, saved = np.array(read, np.float64).T
-        saved_bytes = np.interp([use.t_ns for use in alike], times, saved)
-        for use, saving in zip(alike, saved_bytes.tolist(), strict=True):
-            pss_bytes = max(use.rss_bytes - round(saving), 0) if use.pss_bytes is None else use.pss_bytes
+        after = np.searchsorted([t_ns for t_ns, _, _ in read], [use.t_ns for use in alike])
+        for use, n in zip(alike, after.tolist(), strict=True):
+            saved_bytes = _saved_bytes(use, read[max(n - 1, 0)], read[min(n, len(read) - 1)])
+            pss_bytes = max(use.rss_bytes - saved_bytes, 0) if use.pss_bytes is None else use.pss_bytes
             sums.append((use.t_ns, pss_bytes))
     return sums
+
+
+def _saved_bytes(use: MemoryUse, before: tuple[int, int, int], after: tuple[int, int, int]) -> int:
+    """Return what sharing saves at a reading, from (time, RSS, what sharing saves) of those before and after it."""
+    by_rss = abs(after[1] - before[1]) > DIFFERENT_RSS * before[1]
+    at, first, last = (use.rss_bytes, before[1], after[1]) if by_rss else (use.t_ns, before[0], after[0])
+    part = min(max((at - first) / (last - first), 0.0), 1.0) if last != first else 0.0
+    return round(before[2] + part * (after[2] - before[2]))
 
 
 def _with_more(samples: Any, values: NDArray[np.float64], more: Sequence[tuple[int, int]]) -> Readings:

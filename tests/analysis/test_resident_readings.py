@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident, resident
-from memtui.analysis.resident_readings import before_exit, resident_readings, rss_readings, windows_without
+from memtui.analysis.resident_readings import (
+    before_exit,
+    pss_of_several,
+    resident_readings,
+    rss_readings,
+    windows_without,
+)
 from memtui.core.samples import End, MemoryUse, Process
 
 NAN = np.nan
@@ -62,6 +68,23 @@ def test_what_a_program_frees_on_its_way_out_is_no_reading():
     assert before_exit(uses[1:2], End(exit_ns, "target exited")) == uses[1:2]
 
 
+def test_what_sharing_saves_follows_the_rss_where_that_changes():
+    """Workers of a pool begin, and map what they share again: PSS readings that are seldom say both."""
+    full, young = use(0, 500, 300, processes=7), use(100, 280, 210, processes=7)
+    between = [
+        use(90, 500, processes=7),
+        use(95, 390, processes=7),
+        use(96, 600, processes=7),
+        use(97, 200, processes=7),
+    ]
+    sums = dict(pss_of_several([full, *between, young]))
+    assert [sums[t_ns] for t_ns in (0, 90, 95, 96, 97, 100)] == [300, 300, 255, 400, 130, 210]
+    steady = [full, use(50, 505, processes=7), use(100, 510, 450, processes=7)]
+    assert dict(pss_of_several(steady))[50] == 505 - 130, "they copy what they share, at one RSS: with the time"
+    late = [full, use(50, 510, processes=7)]
+    assert dict(pss_of_several(late))[50] == 310
+
+
 def test_a_pss_of_windows_that_lack_children_is_no_value_either():
     """The mean of a PSS is not above that of the sum of RSS: both are taken at the same moments."""
     table = samples([10, 30], [100, 400], processes=[1, 2], pss=[NAN, 250])
@@ -104,7 +127,7 @@ def test_a_pss_that_windows_repeat_counts_once_at_the_time_when_it_was_read():
 
 
 def test_between_its_readings_the_pss_follows_the_rss():
-    """What sharing saves is 90 at 10, and 50 at 30: the children copied 40, and allocated 100 meanwhile."""
+    """What sharing saves is 90 at an RSS of 190, and 50 at one of 290: the children copied 40, and allocated 100."""
     table = samples([5, 40], [100, 190], [1, 2])
     memory = Resident(PSS, np.array([100.0, 140]))
     uses = [
@@ -113,7 +136,7 @@ def test_between_its_readings_the_pss_follows_the_rss():
     ]
     found = resident_readings(table, memory, uses)
     assert list(zip(found.read_ns.tolist(), found.bytes.tolist(), strict=True)) == [
-        *((5, 100), (8, 100), (10, 100), (20, 220), (30, 240)),
+        *((5, 100), (8, 100), (10, 100), (20, 240), (30, 240)),
         *((35, 250), (40, 140)),  # nothing is known of three processes
     ]
     assert found.at_most_bytes == 400
