@@ -67,11 +67,14 @@ def rss_readings(samples: Any, uses: Sequence[MemoryUse]) -> Readings:
 def _lacks_children(samples: Any, uses: Sequence[MemoryUse]) -> NDArray[np.bool_]:
     """Return of which windows the sizes do not count: b1[n].
 
-    Where children come and go, the newest ones are not known at the end of one. Readings between windows have them.
+    Where children come and go, the newest ones are not known at the end of one. Readings between windows have them,
+    and are larger then.
     """
     times = np.array([use.t_ns for use in uses], np.int64)
+    sizes = np.array([use.rss_bytes for use in uses], np.float64)
     first, last = (np.searchsorted(times, moments) for moments in (samples.start_ns[:], samples.end_ns[:]))
-    return (samples.gaps[:] > 0) & (first < last)
+    most = [sizes[low:high].max(initial=0) for low, high in zip(first.tolist(), last.tolist(), strict=True)]
+    return (samples.gaps[:] > 0) & (np.array(most, np.float64) > samples.rss_bytes[:])
 
 
 def resident_readings(samples: Any, resident: Resident, uses: Sequence[MemoryUse]) -> Readings:

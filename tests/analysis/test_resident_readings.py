@@ -68,6 +68,13 @@ def test_what_a_program_frees_on_its_way_out_is_no_reading():
     assert before_exit(uses[1:2], End(exit_ns, "target exited")) == uses[1:2]
 
 
+def test_a_window_that_has_more_than_was_read_in_it_counts_though_children_came():
+    """The program had just begun when it was read, and stood for half a second of what it became."""
+    table = samples([20, 100], [111, 120])
+    table.gaps[:] = [2, 0]
+    assert rss_readings(table, [use(5, 8), use(60, 130)]).bytes.tolist() == [8, 111, 130, 120]
+
+
 def test_what_sharing_saves_follows_the_rss_where_that_changes():
     """Workers of a pool begin, and map what they share again: PSS readings that are seldom say both."""
     full, young = use(0, 500, 300, processes=7), use(100, 280, 210, processes=7)
@@ -91,8 +98,8 @@ def test_a_pss_of_windows_that_lack_children_is_no_value_either():
     table.gaps[:] = [2, 2]
     uses = [use(5, 20), use(15, 600, 500, processes=2), use(28, 100)]
     memory = resident(table, [Process(1, 7, 1, 0, 0, "python")], uses)
-    assert resident_readings(table, memory, uses).bytes.tolist() == [20, 500, 100]
-    assert rss_readings(table, uses).bytes.tolist() == [20, 600, 100]
+    assert resident_readings(table, memory, uses).bytes.tolist() == [20, 100, 500, 100]
+    assert rss_readings(table, uses).bytes.tolist() == [20, 100, 600, 100]
 
 
 def test_where_children_come_and_go_what_is_there_at_the_end_of_a_window_does_not_count():
