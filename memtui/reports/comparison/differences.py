@@ -39,8 +39,8 @@ FIGURES: Mapping[str, tuple[str, Form]] = {
     "pss_median_bytes": ("PSS, median", size),
     "pss_p95_bytes": ("PSS, 95 %", size),
     "mapped_max_bytes": ("VM, most", size),
-    "reuse_p50_bytes": ("half come back within", size),
-    "reuse_p95_bytes": ("95 % come back within", size),
+    "reuse_p50_bytes": ("half return within at most", size),
+    "reuse_p95_bytes": ("95 % return within at most", size),
     "reuse_p50_estimate_bytes": ("half, if in random order", size),
     "reuse_p95_estimate_bytes": ("95 %, if in random order", size),
     "burst_p50_estimate_bytes": ("half, of touches in bursts", size),
@@ -306,7 +306,7 @@ def _of_windows(memory: RecordedMemory | None, first: RecordedMemory | None, mer
     if memory is None or first is None:
         return ["windows of different lengths, so that working sets and reuse are not held against each other"]
     clauses = _compared(memory, first, "wss_median_bytes", "median WSS")
-    clauses += _compared(memory, first, "reuse_p95_bytes", "95 % of returning touches come back within")
+    clauses += _compared(memory, first, "reuse_p95_bytes", "95 % of returning touches come back within at most")
     if not clauses:
         return []
     return [*clauses[:-1], f"{clauses[-1]} (windows of {between(*map(duration, memory.interval_s))}{merged})"]
