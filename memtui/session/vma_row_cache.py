@@ -35,6 +35,7 @@ class VmaRowCache:
         self._read, self._read_newest, self._read_spans = read, newest, spans
         self._rows: dict[int, dict[int, VmaRow]] = {}  # by process and id; all rows of each
         self._newest = -1  # number of the last row that was seen
+        self._reread_sample = -1  # the newest sample when rows were read again: they change with windows only
         self._spans: dict[int, tuple[int, int]] = {}  # first and last row, by process; of an old one perhaps not
         self._complete_after = -1  # of every process with a higher number that has rows the span is here
 
@@ -54,7 +55,10 @@ class VmaRowCache:
         if before >= 0:
             self._add_new()
         # Rows of a process of which nothing is mapped any more do not change, and new ones have just been read.
-        living = [own for own in self._rows.values() if any(row.open for row in own.values())]
+        living: list[dict[int, VmaRow]] = []
+        if self._reread_sample != newest_sample:
+            living = [own for own in self._rows.values() if any(row.open for row in own.values())]
+        self._reread_sample = newest_sample
         cached = tuple(row for own in living for row in own if row <= before)
         if missing := set(wanted) - self._rows.keys():
             self._rows.update({process: {} for process in missing})

@@ -87,6 +87,8 @@ def test_only_what_may_have_changed_is_read_again(store):
     assert cache.of({1, 2}, 1) == store.of(1, 2)
     assert store.asked_since() == ["spans > 3", "id > 3 and process IN 1", "id IN 1, 2"]  # process 2 has nothing mapped
     assert cache.of({1, 2}, 1) == store.of(1, 2)
+    assert store.asked_since() == ["spans > 4"], "rows change with windows, and there is no new one"
+    assert cache.of({1, 2}, 2) == store.of(1, 2)
     assert store.asked_since() == ["spans > 4", "id IN 1, 2, 4"]
 
 
@@ -96,7 +98,7 @@ def test_a_row_that_was_merged_into_another_is_gone(store):
     cache.of({1, 2}, 0)
     del store.rows[1]
     store.put(row(2, 1, 2 << 12))
-    assert cache.of({1, 2}, 0) == store.of(1, 2) != []
+    assert cache.of({1, 2}, 1) == store.of(1, 2) != []
     assert len(cache) == 3
 
 
@@ -160,5 +162,5 @@ def test_many_rows_are_asked_for_in_parts(store, monkeypatch):
     cache.of({1}, 0)
     store.asked_since()
     store.put(row(6, 1, 90 << 12))
-    assert cache.of({1}, 0) == store.of(1)
+    assert cache.of({1}, 1) == store.of(1)
     assert store.asked_since()[1:] == ["id IN 1, 2", "id IN 4, 5", "id IN 6"]

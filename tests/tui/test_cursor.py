@@ -44,7 +44,7 @@ async def test_a_click_moves_time_and_address_of_all_panels():
         assert heat.axis == graph.axis
         assert heat.cursor.name == "anon 64M"
         columns = heat.share.shape[1]
-        assert abs(heat.axis.column(heat.axis.cursor_ns, columns) - 17) <= 1  # 12 cells of names and a space before
+        assert abs(heat.axis.column(heat.axis.cursor_ns, columns) - 14) <= 1  # 15 cells of names and a space before
         assert d.view.header.position_s == pytest.approx(heat.cursor.t_s)
         assert f"anon 64M · {clock(heat.cursor.t_s, tenths=True)} · " in d.text
         assert "▸" in d.text.splitlines()[row]

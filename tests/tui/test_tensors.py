@@ -186,7 +186,7 @@ async def test_kinds_without_many_colours_are_letters(tmp_path, how):
     async with opened(tmp_path, told(2), keys=("w", "k"), **how) as d:
         await d.until(lambda: d.view.heat.kinds is not None and d.view.tensors.rows)
         await d.settle()
-        letters = {line[1 + 12] for line in screen_lines(d.app)[10:24]}
+        letters = {line[1 + 15] for line in screen_lines(d.app)[10:24]}  # 15 cells of names before
         assert {"W", "I"} <= letters
         assert ("W weights" if how["color"] == "none" else "■ weights") in d.text
         if how.get("ascii_only"):

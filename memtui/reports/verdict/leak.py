@@ -6,6 +6,7 @@ import numpy as np
 
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.memory_growth import Growth, growth_of
+from memtui.core.fast_numpy import median
 from memtui.core.units import percent, size, span
 from memtui.reports.post_mortem import ANONYMOUS, GrownMemory, GrownTensors, grown_memory, grown_tensors
 from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
@@ -79,7 +80,7 @@ def _newly_mapped_bytes(recent: Recent, growth: Growth) -> float:
     if not before.any():
         rss = rss[t_s >= t_s[-1] - growth.span_s]
         return float(rss[-1] - rss[0])
-    return 3 * float(np.median(rss[late]) - np.median(rss[before]))  # their middles are a third apart
+    return 3 * (median(rss[late]) - median(rss[before]))  # their middles are a third apart
 
 
 def _working_set_growth(recent: Recent, growth: Growth) -> float | None:
@@ -92,10 +93,10 @@ def _working_set_growth(recent: Recent, growth: Growth) -> float | None:
     recently = (recent.t_s >= -growth.span_s) & np.isfinite(recent.wss_bytes)
     if not recently.any():
         return None
-    recently &= lengths_ns >= ALIKE * np.median(lengths_ns[recently])
+    recently &= lengths_ns >= ALIKE * median(lengths_ns[recently])
     wss = recent.wss_bytes[recently]
     third = len(wss) // 3
-    return float(np.median(wss[-third:]) - np.median(wss[:third])) if third else None
+    return median(wss[-third:]) - median(wss[:third]) if third else None
 
 
 def _grown(recent: Recent, growth: Growth) -> tuple[tuple[GrownMemory, ...], tuple[GrownTensors, ...], bool]:
@@ -119,7 +120,7 @@ def _finding(
     use = "" if again is None else "; little of what is added is used again"
     if in_use:
         use = f"; {percent(again)} of what was added was touched again soon after"
-    sentence = f"{start} (now {size(now_bytes)}) while the working set stays at {size(float(np.median(wss)))}{use}."
+    sentence = f"{start} (now {size(now_bytes)}) while the working set stays at {size(median(wss))}{use}."
     action = (
         "Look for what is added to and never emptied: a list, a cache, losses kept with their graph "
         "(loss.item() keeps the number alone)."

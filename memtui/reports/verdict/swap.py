@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
-
+from memtui.core.fast_numpy import median
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import size
 from memtui.reports.verdict.recent import Check, Finding, Recent
@@ -27,7 +26,7 @@ def swap(recent: Recent) -> Check:
     if rates is None or (rates >= FAULTS_PER_S).mean() < LEAST_SHARE:
         return Check(RULE, what)
     back_bytes, seconds = _returned(readings)
-    rate_per_s = float(np.median(rates))
+    rate_per_s = median(rates)
     if back_bytes < LEAST_RETURNED * rate_per_s * seconds * PAGE_BYTES or not seconds:
         return Check(RULE, f"{what}; what it reads does not come from there")
     what += f", and {size(back_bytes)} came back within {seconds:.0f} s"

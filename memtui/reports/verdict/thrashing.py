@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from memtui.analysis.limit_forecast import rate, whose_limit
+from memtui.core.fast_numpy import median
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import percent, size, span
 from memtui.reports.memory_limit import LimitSummary
@@ -30,7 +31,7 @@ def thrashing(recent: Recent) -> Check:
     if rates is None:
         enough = f"from {1 + LEAST_RATES} windows and {span(LEAST_S)} on"
         return Check(RULE, f"{subject}: too few windows so far: {enough}", measured=False)
-    rate_per_s = float(np.median(rates))
+    rate_per_s = median(rates)
     what = f"{subject}: {rate_per_s:.0f} times a second in the median of the last {span(looked_at_s(recent))}"
     waited, waits = _waits(recent)
     what += f"; {waits}" if waits else ""

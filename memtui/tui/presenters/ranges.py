@@ -105,6 +105,7 @@ class RangeTable:
         self._left_out: dict[tuple[object, ...], str] = {}
         self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
         self._reread_sample = -1  # the sample for which ranges were read again
+        self._last: tuple[list[VmaRow], tuple[object, ...], TableView] | None = None  # the view before, and of what
         self._cached_rows: dict[
             int, tuple[_Entry, tuple[object, ...], RangeRow]
         ] = {}  # rows of the last view and of what, by number
@@ -115,6 +116,17 @@ class RangeTable:
             return TableView(filters_on=self.filters_on, filter_text=self.filter_text, sort=self.sort)
         self._unfiltered = _without(self.filter, reader.hello.options.filter)
         self._survey(reader, sample)
+        of = (
+            *(sample, reader.samples.newest, self.filter, self.filters_on, self.filter_text, self.pid),
+            *(self.sort, self.descending, tuple(processes)),
+        )
+        if not reader.partial and self._last is not None and self._last[0] is self._rows and self._last[1] == of:
+            return self._last[2]  # a live screen has several views of one window
+        view = self._view(reader, sample, processes)
+        self._last = self._rows, of, view
+        return view
+
+    def _view(self, reader: Session, sample: int, processes: Sequence[Process]) -> TableView:
         wss, trend = self._trends(reader, sample)
         self.touched = wss
         rss = reader.vmas.rss(sample)
