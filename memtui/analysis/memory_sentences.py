@@ -28,6 +28,7 @@ class Figures:
     lost_fraction: float | None = None  # of the time: estimate of the program's loss by being watched
     reuse_estimate_bytes: float | None = None  # of those 95 %, for random order inside each window
     may_lack_pages: bool = False  # of most windows it is known that more may have been touched, and not less
+    until_next: bool = False  # the costs are those until the next window will end, which pays for the last one
 
 
 def sentences_of(figures: Figures) -> list[Forms]:
@@ -91,9 +92,11 @@ def _reuse(figures: Figures) -> Forms:
 def _cost(figures: Figures) -> Forms:
     if figures.paused_fraction is None or figures.own_cpu is None:
         return ()
-    paused = f"it was held for {percent(figures.paused_fraction)} of the time"
+    held = "it was held" if figures.resident == RSS else "one or another of its processes was held"
+    paused = f"{held} for {percent(figures.paused_fraction)} of the time"
     took = f"memtui took {percent(figures.own_cpu)} of one CPU"
     if figures.lost_fraction is None:
         return (f"To see this, {paused}, and {took}.",)
-    slowed = f"So far watching cost it {about_percent(figures.lost_fraction)}"
+    when = "With the time until the next window" if figures.until_next else "So far"
+    slowed = f"{when} watching cost it {about_percent(figures.lost_fraction)}"
     return f"{slowed}: {paused}, and {took}.", f"{slowed}."

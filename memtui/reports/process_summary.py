@@ -214,8 +214,7 @@ def process_lines(processes: Sequence[ProcessSummary]) -> list[str]:
     if more := len(each) - len(listed):
         lines.append(f"process      and {more} more, all smaller (--json has them)")
     if unseen > 1:
-        why = "they began after the last window, or ran between two"
-        lines.append(f"process      and at least {unseen} more: n/a: {why}")
+        lines.append("process      and more: n/a: they began after the last window, or ran between two (--json)")
     if without_gpus:
         lines.append(f"process      GPU memory of all n/a: {reasons.pop()}")
     return lines

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.alike import groups
 from memtui.analysis.overhead_budget import allowed
-from memtui.analysis.resident import RSS, resident
+from memtui.analysis.resident import RSS, has_all_processes, resident
 from memtui.analysis.resident_readings import before_exit, resident_readings, rss_readings, windows_without
 from memtui.core.fast_numpy import intervals_s
 from memtui.core.json_fields import fields_to_json
@@ -261,6 +261,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     by_interval = groups(samples.intervals_ns(), own_ns, has_wss, exact=not samples.has_budget)
     alike = by_interval[0].windows if by_interval else np.ones(0, bool)
     alike_samples = set(samples.sample[alike].tolist())
+    whole = alike & has_all_processes(samples.gaps[:], resident_memory.name)
     released = memory.released_memory(reader, rows, alike)
     working_set = memory.working_set(reader, alike, released)
     devices = sorted({step.device for step in steps} - {MAIN_MEMORY})
@@ -288,7 +289,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         huge_page_share=huge_page_share(reader, rows, alike_samples),
         rss_bytes=rss,
         pss_bytes=memory.proportional_set(resident_memory, rows, readings, lost),
-        touched_fraction=memory.touched_of_resident(np.where(alike, samples.wss_bytes, np.nan), resident_memory),
+        touched_fraction=memory.touched_of_resident(np.where(whole, samples.wss_bytes, np.nan), resident_memory),
         given_back_bytes=released,
         reuse=reuse_summary(reader, working_set),
         budgeted_s=intervals_s(_budgeted_ns(reader), 0) if budgeted else None,

@@ -54,7 +54,7 @@ def details(view: HeaderView) -> list[tuple[str, str]]:
     ]
     budget = "none"
     if view.budget is not None:
-        spent = "" if view.spent is None else f", {view.spent / view.budget:.0%} used".replace("%", " %")
+        spent = "" if view.spent is None else f", {view.spent / view.budget:.0%} used lately".replace("%", " %")
         budget = f"{view.budget * 100:g} % (recording {OWN_CPU * view.budget * 100:g} %){spent}"
     return [
         ("tracker", view.tracker or "n/a"),

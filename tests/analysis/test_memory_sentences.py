@@ -117,11 +117,16 @@ def test_the_sentences_of_figures_by_hand():
         (f"{start}{share}{end}", f"{start}{share}.", f"{start}."),
         (f"To see this, {held}",),
     ]
-    slowed = replace(FIGURES, resident=PSS, lost_fraction=0.25)
+    slowed, some = (
+        replace(FIGURES, resident=PSS, lost_fraction=0.25),
+        held.replace("it", "one or another of its processes", 1),
+    )
     assert sentences_of(slowed) == [
         (f"{start}{share_of_pss}{end}", f"{start}{share_of_pss}.", f"{start}."),
-        (f"So far watching cost it about 25 %: {held}", "So far watching cost it about 25 %."),
+        (f"So far watching cost it about 25 %: {some}", "So far watching cost it about 25 %."),
     ]
+    live = sentences_of(replace(slowed, until_next=True))[1]
+    assert live[1] == "With the time until the next window watching cost it about 25 %."
     for name, expected in ((RSS, share), (PSS, share_of_pss), (SUM_OF_RSS, share)):
         assert sentences_of(replace(FIGURES, resident=name))[0][0] == f"{start}{expected}{end}"
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.memory_growth import Growth
+from memtui.analysis.resident import PSS, RSS
 from memtui.core.page_set import PageSet
 from memtui.reports.source import Source
 from memtui.reports.verdict import leak
@@ -126,3 +127,12 @@ def test_what_a_program_maps_as_it_starts_is_no_growth(rss, grown_mib):
     assert grown == pytest.approx(grown_mib * MIB, abs=2 * MIB)
     few = SimpleNamespace(rss_series=lambda: (t_s[[0, -1]], np.array([10.0, 30.0]) * MIB))
     assert leak._newly_mapped_bytes(few, Growth(1, 1, 1, 60.0)) == 20 * MIB
+
+
+@pytest.mark.parametrize(("age_s", "span_s", "known"), [(44, 76, False), (44, 400, True), (14, 20, True)])
+def test_of_a_pss_that_was_read_long_ago_it_is_not_said_that_it_does_not_grow(age_s, span_s, known):
+    """Workers copied 8 MiB a second, at an RSS that stood still, and the last three readings said nothing of it."""
+    recent = SimpleNamespace(pss_age_s=age_s, span_s=span_s)
+    check = leak._not_steady(recent, PSS, np.array([600.0, 872]) * MIB)
+    assert (check.measured, "none that is steady" in check.looked_at) == (known, known)
+    assert "none that is steady" in leak._not_steady(recent, RSS, np.array([600.0, 872]) * MIB).looked_at

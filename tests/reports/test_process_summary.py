@@ -72,7 +72,7 @@ def test_a_process_in_no_window_is_listed_once_and_one_that_was_another_program_
     assert "resident 100 B, GPU" in lines[0], "it is alone in its windows"
     assert lines[1] == f"process      42 child: n/a: {NO_WINDOW}  python"
     assert process_lines([target, *others])[1:] == [
-        "process      and at least 2 more: n/a: they began after the last window, or ran between two"
+        "process      and more: n/a: they began after the last window, or ran between two (--json)"
     ]
 
 

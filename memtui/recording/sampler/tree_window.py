@@ -26,6 +26,7 @@ from memtui.recording.sampler.tracked_tree import TrackedTree
 from memtui.recording.sampler.window_parts import Whole, WindowParts
 
 SECOND_NS = 1_000_000_000
+NOTABLE_NS = 50_000_000  # after an exec, until it is noticed
 RESIDENT_EVERY_NS = SECOND_NS
 
 
@@ -237,7 +238,7 @@ class TreeWindows:
         """Send the new description of a process after its exec, in a window of this length."""
         self._tree.renew(tracked)
         process = tracked.process
-        since = f" (since {span(window_ns / 1e9)} at most)" if window_ns > SECOND_NS else ""
+        since = f" (since {span(window_ns / 1e9)} at most)" if window_ns > NOTABLE_NS else ""
         self._outbox.put_event("exec", f"pid {process.pid}{since} is now {process.command}")
 
 

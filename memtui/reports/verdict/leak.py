@@ -6,10 +6,11 @@ import numpy as np
 
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.memory_growth import Growth, growth_of
+from memtui.analysis.resident import PSS
 from memtui.core.fast_numpy import median
 from memtui.core.units import percent, size, span
 from memtui.reports.post_mortem import ANONYMOUS, GrownMemory, GrownTensors, grown_memory, grown_tensors
-from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
+from memtui.reports.verdict.recent import FRESH_S, NO_FILE, Check, Finding, Floats, Recent, is_anonymous
 from memtui.reports.verdict.swap import returned_bytes
 
 RULE = "leak"
@@ -23,6 +24,7 @@ RETURNED_SHARE = 0.5  # of the growth: what came back from swap was there before
 ALIKE = 0.5  # of the median length of windows: what windows that are compared have at least
 AGAIN_SHARE = 0.05  # of what was added: where more of it was touched again, it is not called unused
 MOST_WINDOWS = 240  # whose pages are looked at for that
+OLD_SHARE = 0.25  # of the time: with an older reading nothing is known of its end
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
 
 
@@ -36,8 +38,7 @@ def leak(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: it is not known", measured=False)
     growth = growth_of(t_s, resident)
     if growth is None:
-        low, high = size(float(resident.min())), size(float(resident.max()))
-        return Check(RULE, f"{subject}: none that is steady; between {low} and {high} in {span(recent.span_s)}")
+        return _not_steady(recent, kind, resident)
     between = f"{subject}: {size(float(resident[0]))} to {size(float(resident[-1]))} in {span(recent.span_s)}"
     grown_bytes = growth.bytes_per_s * growth.span_s
     if grown_bytes < max(LEAST_BYTES, LEAST_SHARE * resident[-1]):
@@ -57,6 +58,15 @@ def leak(recent: Recent) -> Check:
     if in_files:
         return Check(RULE, f"{between}, most of it mapped files, which the kernel can take back")
     return Check(RULE, between, finding=_finding(recent, growth, float(resident[-1]), memory, tensors))
+
+
+def _not_steady(recent: Recent, kind: str, resident: Floats) -> Check:
+    """Return that memory does not grow steadily, or that its end is not known: a PSS is read seldom."""
+    subject = f"growth of {kind}"
+    if kind == PSS and recent.pss_age_s > max(FRESH_S, OLD_SHARE * recent.span_s):
+        return Check(RULE, f"{subject}: it was read last {span(recent.pss_age_s)} ago", measured=False)
+    low, high = size(float(resident.min())), size(float(resident.max()))
+    return Check(RULE, f"{subject}: none that is steady; between {low} and {high} in {span(recent.span_s)}")
 
 
 def _where_from(recent: Recent, growth: Growth, grown_bytes: float) -> str:

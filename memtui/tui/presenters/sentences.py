@@ -12,7 +12,7 @@ from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.lower_bound import MAPPED_SHARE, mapped_bytes, may_lack_pages
 from memtui.analysis.memory_sentences import Figures, Forms, sentences_of
-from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, is_comparable, resident_bytes
+from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, has_all_processes, is_comparable, resident_bytes
 from memtui.analysis.target_loss import LastPart, last_part
 from memtui.core.samples import Process
 from memtui.reports.post_mortem import ending_forms
@@ -56,7 +56,9 @@ class SentencesLog:
                 self._windows.add(samples, index)
             is_last = index == len(samples.sample) - 1
             after = last_part(samples, reader.end, alive=reader.alive) if is_last else NOTHING
-            self._cursor_key, self._figures = key, self._windows.figures(samples, after)
+            figures = self._windows.figures(samples, after)
+            until_next = reader.end is None and after.length_ns > 0
+            self._cursor_key, self._figures = key, replace(figures, until_next=until_next)
         first = (self._ending_of(reader) if index == len(samples.sample) - 1 else ()) or verdict
         if reuse is None:
             return SentencesView((*first, *sentences_of(self._figures)))
@@ -173,7 +175,7 @@ class WindowFigures:
         alike = self._alike(samples, of)
         wss, memory = samples.wss_bytes[of], resident_bytes(samples, self._kind, of)
         finite = alike & ~np.isnan(wss)
-        both = alike & is_comparable(wss, memory, self._kind)
+        both = alike & is_comparable(wss, memory, self._kind) & has_all_processes(samples.gaps[of], self._kind)
         lengths_s = (samples.end_ns[of] - samples.start_ns[of])[alike] / 1e9
         return lengths_s, wss[finite], wss[both], memory[both]
 
