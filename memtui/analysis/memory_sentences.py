@@ -92,8 +92,8 @@ def _reuse(figures: Figures) -> Forms:
 def _cost(figures: Figures) -> Forms:
     if figures.paused_fraction is None or figures.own_cpu is None:
         return ()
-    held = "it was held" if figures.resident == RSS else "one or another of its processes was held"
-    paused = f"{held} for {percent(figures.paused_fraction)} of the time"
+    who = "it" if figures.resident == RSS else "one or another of its processes"
+    paused = f"{who} was held for {percent(figures.paused_fraction)} of the time"
     took = f"memtui took {percent(figures.own_cpu)} of one CPU"
     if figures.lost_fraction is None:
         return (f"To see this, {paused}, and {took}.",)

@@ -108,9 +108,9 @@ def post_mortem_lines(growth: PostMortem | None) -> list[str]:
 
 def growth_sentence(growth: PostMortem) -> str:
     """Return what grew as a sentence; "" where nothing is worth telling."""
-    if growth.last_bytes - growth.first_bytes < max(LEAST_BYTES, LEAST_SHARE * growth.last_bytes):
-        return ""
     whole_bytes = growth.last_bytes - growth.first_bytes
+    if whole_bytes < max(LEAST_BYTES, LEAST_SHARE * growth.last_bytes):
+        return ""
     grown = _fitting(growth.grown, whole_bytes) or growth.grown
     several = len({part.pid for part in growth.grown}) > 1
     parts = [f"{part.name}{f' of pid {part.pid}' * several} by {size(part.grown_bytes)}" for part in grown]

@@ -198,10 +198,16 @@ def test_viewer_reads_the_rows_of_an_ended_process_once(tmp_path):
     read_rows = reader.vmas._cache._read
     reader.vmas._cache._read = lambda *which: [read.append(row.process) or row for row in read_rows(*which)]
     assert reader.vmas.rows_of(wanted) == every == reader.vmas.rows()
+    assert read == [], "no window has come since"
+    recording.step()
+    recording.writer.commit()
+    reader.refresh()
+    reader.vmas.rows_of(wanted)
     assert set(read) == {row.process for row in every if row.open}
     for _ in range(LIVES + 2):  # those that lived have ended
         recording.step()
     recording.writer.commit()
+    reader.refresh()
     assert reader.vmas.rows_of(wanted) == [row for row in reader.vmas.rows() if row.process in wanted]
     reader.close()
     recording.writer.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memtui.analysis.overhead_budget import seconds
-from memtui.analysis.target_loss import OVER, budget_cost, recent_loss
+from memtui.analysis.target_loss import OVER, budget_cost, lost_fraction, recent_loss
 from memtui.widgets.views.memory import HeaderView, State
 
 if TYPE_CHECKING:
@@ -44,14 +44,16 @@ def pause_warning(samples: SampleArrays, index: int, *, recording: bool) -> tupl
 def lost_share(samples: SampleArrays, index: int, end: End | None = None) -> float | None:
     """Return the share of its time that the target loses to the recording, over the windows up to one.
 
-    ``end``: of a session that has ended. What the last windows cost was not paid by the whole interval after them.
+    ``end``: of a session that has ended. Its last windows were not paid by a whole interval after them: at the last
+    one it is the share of the time until the end.
     """
     first = _first_judged(samples, index)
+    if end is not None and index == len(samples) - 1:
+        lost_ns = samples.lost_ns[first : index + 1]
+        return None if np.isnan(lost_ns).any() else lost_fraction(lost_ns, end.t_ns - int(samples.start_ns[first]))
     next_ns = float(samples.next_ns[index])
     if np.isnan(next_ns):
         next_ns = float(samples.asked_ns[index])
-    if end is not None and index == len(samples) - 1:
-        next_ns = float(max(end.t_ns - int(samples.end_ns[index]), 0))
     return recent_loss(samples.lost_ns[first : index + 1], samples.end_ns[first : index + 1], next_ns)
 
 
