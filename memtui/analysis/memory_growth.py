@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.fast_numpy import median
+
 LONGEST_S, SHORTEST_S = 600.0, 45.0
 _BLOCKS = 6
 _STUDENT = 2.776  # 97.5 % of Student's t distribution with _BLOCKS - 2 degrees of freedom
@@ -65,7 +67,7 @@ def _steady_growth(t_s: Floats, used_bytes: Floats, fall_bytes: float) -> Growth
     if np.bincount(block).min() < 2:
         return None
     times, levels = (
-        np.array([np.median(values[block == number]) for number in range(_BLOCKS)]) for values in (t_s, used_bytes)
+        np.array([median(values[block == number]) for number in range(_BLOCKS)]) for values in (t_s, used_bytes)
     )
     from_mean_s = times - times.mean()
     squares = float((from_mean_s**2).sum())
@@ -73,7 +75,7 @@ def _steady_growth(t_s: Floats, used_bytes: Floats, fall_bytes: float) -> Growth
     residuals = levels - levels.mean() - slope * from_mean_s
     error = _STUDENT * float(np.sqrt((residuals**2).sum() / (_BLOCKS - 2) / squares))
     rise_bytes = float(levels[-1] - levels[0])
-    usual_bytes = float(np.median([_deepest_fall(used_bytes[block == number]) for number in range(_BLOCKS)]))
+    usual_bytes = median(np.array([_deepest_fall(used_bytes[block == number]) for number in range(_BLOCKS)]))
     if fall_bytes - usual_bytes > _MOST_FALL * rise_bytes or _LEAST_RISE * usual_bytes > rise_bytes:
         return None
     if slope <= 0 or error > _MOST_ERROR * slope:
