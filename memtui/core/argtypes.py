@@ -91,9 +91,6 @@ class Parser(argparse.ArgumentParser):
         return options, unknown
 
 
-_UNITS_S = {"ms": 1e-3, "s": 1, "min": 60, "m": 60, "h": 3600}  # "ms" before "s"
-
-
 def tables_of(parser: argparse.ArgumentParser) -> list[argparse._SubParsersAction[Any]]:
     """Return the subparser actions of a parser; argparse has no public way to get them."""
     return [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
@@ -131,6 +128,9 @@ def checked(parse: Callable[[str], Any], text: str) -> Any:
         return parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+_UNITS_S = {"ms": 1e-3, "s": 1, "min": 60, "m": 60, "h": 3600}  # "ms" before "s"
 
 
 def _seconds(text: str) -> float:

@@ -65,6 +65,13 @@ class Rollup:
     private_by_vma: VmaSizes | None = None
     rss_bytes: int | None = None
 
+    @property
+    def shared_bytes(self) -> int | None:
+        """What others map, too, of the RSS of the same moment; None: not read."""
+        if self.rss_bytes is None or self.private_bytes is None:
+            return None
+        return self.rss_bytes - self.private_bytes
+
     def for_rss(self, rss_bytes: int | None) -> Rollup:
         """Return this reading for a process that has so much RSS now; without sizes where that is much more or less."""
         if self.rss_bytes is None or rss_bytes is None:

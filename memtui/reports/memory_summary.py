@@ -13,8 +13,8 @@ from memtui.analysis.alike import Group
 from memtui.analysis.lower_bound import MAPPED_SHARE, bound_bytes, mapped_bytes, may_lack_pages
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
-from memtui.analysis.resident_readings import Readings
-from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, Status, is_lower_bound
+from memtui.analysis.resident_readings import Readings, before_exit
+from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, MemoryUse, Status, is_lower_bound
 from memtui.core.units import between, duration, percent, size
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.size_summary import SizeSummary, finite_median, size_clause, size_summary
@@ -95,6 +95,11 @@ class ReleasedSummary(SizeSummary):
     """Upper bound of the memory that was released in a window. ``per_s``: bytes in a second."""
 
     per_s: float | None
+
+
+def memory_uses(reader: ReportSource) -> Sequence[MemoryUse]:
+    """Return the readings of resident memory between windows, without those of a program that was exiting."""
+    return before_exit(reader.memory_use(0, 2**62), reader.end)
 
 
 def why_no_working_set(reader: ReportSource) -> str:

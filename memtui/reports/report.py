@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from memtui.analysis.alike import groups
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import RSS, has_all_processes, resident
-from memtui.analysis.resident_readings import before_exit, resident_readings, rss_readings, windows_without
+from memtui.analysis.resident_readings import resident_readings, rss_readings, windows_without
 from memtui.core.fast_numpy import intervals_s
 from memtui.core.json_fields import fields_to_json
 from memtui.core.options import DEFAULT_OVERHEAD_PPM
@@ -251,7 +251,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     start_ns, end_ns = _span(reader)
     rows = reader.process_samples(0, samples.newest) if len(samples) else []
     power_readings = reader.power(0, 2**62)
-    uses = before_exit(reader.memory_use(0, 2**62), reader.end)
+    uses = memory.memory_uses(reader)
     resident_memory = resident(samples, reader.processes(), uses)
     readings = resident_readings(samples, resident_memory, uses)
     lost = windows_without(resident_memory, samples, readings)

@@ -102,7 +102,8 @@ def test_a_report_is_about_the_windows_of_one_length_and_tells_of_the_others(bud
         ((0.2, 0.2), 10, 10.0 * MIB),
     ]
     text = format_report(report)
-    assert "figures of the working set are over the 10 windows of 2.0 s (90.9 % of the time, median WSS 90" in text
+    figures = "figures of the working set are over the 10 windows of 2.0 s"
+    assert f"{figures} (90.9 % of the time, median WSS 90.0 MiB)" in text
     assert "windows of other lengths: 10 of 200 ms (9.1 % of the time, median WSS 10.0 MiB)" in text
     assert "MiB in one of" not in text
     reader.samples.wss_bytes[3] = 100.0 * MIB  # in a short one

@@ -98,7 +98,8 @@ def test_what_a_start_touches_does_not_count(until, found, tmp_path):
 def test_of_a_tree_only_memory_that_is_not_shared_is_untouched(tmp_path):
     shared = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 0))["untouched"]
     assert (shared.finding, shared.measured) == (None, True)
-    assert shared.looked_at.startswith("memory that is not touched (of the largest process): 20.0 MiB of 620 MiB")
+    subject = "memory that is not touched (of the largest process)"
+    assert shared.looked_at.startswith(f"{subject}: 20.0 MiB of 620 MiB without a file not touched")
     unread = checks_of(tree_of(tmp_path / "t.memtui", lambda n: 0, read_every=None))["untouched"]
     assert (unread.finding, unread.measured) == (None, False)
     own = checks_of(tree_of(tmp_path / "u.memtui", lambda n: 0, own=lambda n: 500, shared=100))["untouched"]

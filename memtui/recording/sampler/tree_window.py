@@ -175,11 +175,8 @@ class TreeWindows:
             for pid, whole in zip(pids, wholes, strict=True)
             if isinstance(whole.outcome, Reading) and whole.outcome.window.pages is not None
         }
-        rollups = {pid: self._pss.of(pid) for pid in windows}
         shared_bytes = {
-            pid: rollup.rss_bytes - rollup.private_bytes
-            for pid, rollup in rollups.items()
-            if rollup.rss_bytes is not None and rollup.private_bytes is not None
+            pid: size_bytes for pid in windows if (size_bytes := self._pss.of(pid).shared_bytes) is not None
         }
         doubts = shared_doubts(windows, shared_bytes)
         doubtful = []

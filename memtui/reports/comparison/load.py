@@ -13,7 +13,7 @@ from memtui.analysis.alike import groups
 from memtui.analysis.lines import Line
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import SUM_OF_RSS, resident
-from memtui.analysis.resident_readings import Readings, before_exit, resident_readings, rss_readings
+from memtui.analysis.resident_readings import Readings, resident_readings, rss_readings
 from memtui.analysis.reuse_cdf import cdf, knee, quantiles
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import quantile
@@ -23,7 +23,7 @@ from memtui.core.units import between, duration, percent, size
 from memtui.reports.comparison.model import OF_BURSTS, ComparedSession, RecordedMemory
 from memtui.reports.comparison.training import run_of
 from memtui.reports.figures.provenance import doubts
-from memtui.reports.memory_summary import released_memory, working_set
+from memtui.reports.memory_summary import memory_uses, released_memory, working_set
 from memtui.reports.power_summary import power_summaries
 from memtui.reports.reuse_summary import NO_ESTIMATE, burst_reuse, exact_reuse
 from memtui.reports.source import ReportSource
@@ -83,7 +83,7 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
     mapped = mapped_bytes(reader.vma_rows(), samples.sample[:])
     line, figures, reasons = reuse_of(exact_reuse(reader), _why_no_reuse(reader))
     of_bursts, why_not = burst_figures(reader)
-    hello, uses = reader.hello, before_exit(reader.memory_use(0, 1 << 62), reader.end)
+    hello, uses = reader.hello, memory_uses(reader)
     resident_memory = resident(samples, reader.processes(), uses)
     rss, readings = rss_readings(samples, uses), resident_readings(samples, resident_memory, uses)
     pss = readings.bytes * np.nan if resident_memory.name == SUM_OF_RSS else readings.bytes

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.resident import MEANING, RSS, resident
-from memtui.analysis.resident_readings import Readings, before_exit, resident_readings
+from memtui.analysis.resident_readings import Readings, resident_readings
 from memtui.core.samples import Event
 from memtui.core.units import duration
 from memtui.reports.figures import provenance
 from memtui.reports.figures.axes import AXIS_PT, Axes, bytes_scale, captioned, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
+from memtui.reports.memory_summary import memory_uses
 from memtui.reports.source import ReportSource
 
 Floats = NDArray[np.float64]
@@ -32,7 +33,7 @@ def draw(reader: ReportSource) -> Drawing | None:
     samples = reader.samples
     if not len(samples):
         return None
-    uses = before_exit(reader.memory_use(0, 2**62), reader.end)
+    uses = memory_uses(reader)
     resident_memory = resident(samples, reader.processes(), uses)
     readings = resident_readings(samples, resident_memory, uses)
     windows = Readings(samples.wss_bytes[:], samples.end_ns[:], samples.start_ns[:], samples.end_ns[:])

@@ -22,7 +22,7 @@ LEAST_WINDOWS, LEAST_S = 3, 45.0
 START_SHARE = 1 / 3  # of the time since the recording began that may be a start-up
 STILL_SPREADS = 0.02  # of what was not touched: more of it in the last third of the time means that its turn will come
 MOST_RANGES = 3
-_FREE = "Free it, or make the pool smaller."
+_FREE = "Free it, or make the pool smaller"
 _SWAP = "where that cannot be, this much may be swapped out without a cost."
 
 
@@ -69,7 +69,8 @@ def untouched(recent: Recent) -> Check:
     if touched.late_bytes > STILL_SPREADS * total_bytes:
         return Check(RULE, f"{subject}: {what}, but the program is still reaching new memory")
     whose = f" of pid {rows[0].pid}" if several else ""
-    action = _FREE if recent.limit is not None and not recent.limit.swap_bytes else f"{_FREE[:-1]}; {_SWAP}"
+    has_swap = recent.limit is None or recent.limit.swap_bytes > 0
+    action = f"{_FREE}; {_SWAP}" if has_swap else f"{_FREE}."
     finding = _finding(whose, action, rows, idle_bytes, total_bytes, held_bytes, touched)
     return Check(RULE, f"{subject}: {what}", finding=finding)
 
