@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 # Page tracking needs root. memtui asks sudo for it by itself, and goes on without where sudo says no; `make demo SUDO=`
 # does not ask. What is measured by benchmarks is root as a whole.
 SUDO ?= $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP_OPTIONS ?=
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) -c constraints.txt
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
 ASKS = $(filter file,$(origin SUDO))
@@ -115,7 +116,7 @@ lint: $(VENV)/dev
 	$(BIN)/lint-imports
 
 types: $(VENV)/dev
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
