@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from memtui.core.samples import MemoryUse
 from memtui.reports.verdict.recent import Check
-from tests.support.growing_sessions import MIB, START_S, S, pages, session_of, tree_of
+from tests.support.growing_sessions import MIB, START_S, S, filling, pages, session_of, tree_of
 from tests.support.verdicts import checks_of, rules_found
 
 
@@ -24,6 +25,20 @@ def test_a_pool_that_nobody_touches(tmp_path):
         "[heap] of 512 MiB: 10.0 MiB not touched",
         "looked at: 60 windows of pid 4242; mapped files are not counted",
     )
+
+
+@pytest.mark.parametrize("swap_bytes", [0, 8 * MIB])
+def test_swap_is_advised_where_there_is_some(tmp_path, swap_bytes):
+    path = session_of(
+        tmp_path / "s.memtui",
+        lambda n: (20, 600, 30),
+        lambda n: pages((10, 20, 30)),
+        windows=60,
+        limit=lambda n: replace(filling(n), swap_bytes=swap_bytes),
+    )
+    action = checks_of(path)["untouched"].finding.action
+    assert action.startswith("Free it, or make the pool smaller")
+    assert ("swapped out" in action) == bool(swap_bytes)
 
 
 def with_uses(path: Path, *uses: MemoryUse) -> Path:
