@@ -41,7 +41,12 @@ def state_of(tid: int) -> str:
 
 def rss_bytes_of(folder: Path) -> int:
     """Return the resident bytes of the process of a folder of ``/proc``. Raises OSError, ValueError and IndexError."""
-    return int((folder / "statm").read_bytes().split()[1]) * _PAGE_BYTES
+    return parse_rss((folder / "statm").read_bytes())
+
+
+def parse_rss(statm: bytes) -> int:
+    """Return the resident bytes of a /proc/PID/statm. Raises ValueError and IndexError."""
+    return int(statm.split()[1]) * _PAGE_BYTES
 
 
 def swap_bytes_of(folder: Path) -> int:
@@ -164,8 +169,14 @@ def ranks_of(pid: int, proc: Path = PROC) -> dict[str, int]:
 
 
 def read_status(pid: int, proc: Path = PROC) -> str:
-    """Return /proc/PID/status: the credentials of a process, its memory in numbers. Raises OSError."""
-    return read_status_file(f"{proc}/{pid}/status").decode(errors="replace")  # a name may be any bytes
+    """Return /proc/PID/status: the credentials of a process, its memory in numbers.
+
+    Raises ProcessLookupError where it ended, and other OSErrors.
+    """
+    try:
+        return read_status_file(f"{proc}/{pid}/status").decode(errors="replace")  # a name may be any bytes
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessLookupError(f"process {pid} ended") from None
 
 
 def read_status_file(path: str) -> bytes:
@@ -211,11 +222,17 @@ def read_stat(pid: int, proc: Path = PROC) -> Stat:
         # Read many times in every window: a Path and a text file would cost five times as much.
         fd = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            text = os.read(fd, _STAT_BYTES).decode(errors="replace")
+            text = os.read(fd, _STAT_BYTES)
         finally:
             os.close(fd)
     except (FileNotFoundError, ProcessLookupError) as error:
         raise ProcessLookupError(f"no process {pid}") from error
+    return parse_stat(text)
+
+
+def parse_stat(stat: bytes) -> Stat:
+    """Return the fields of the bytes of a /proc/PID/stat."""
+    text = stat.decode(errors="replace")
     name_end = text.rindex(")")  # the name before it may hold spaces and brackets
     fields = text[name_end + 2 :].split()
     return Stat(

@@ -28,14 +28,13 @@ from memtui.probes.proc_maps import MOST_MAPPINGS, TooManyMappings, read_maps
 from memtui.probes.process_owner import NotOwn, check_owner, looks_own
 from memtui.probes.protected_processes import ProtectedProcesses
 from memtui.probes.seccomp import SyscallFilters
+from memtui.probes.usage import MemoryTexts, read_memory_texts
 
 FIRST_THREAD_ENDED = (
     "its first thread has ended while others run (pthread_exit in main): the kernel shows its memory under that thread"
 )
 NO_PAUSE = "--no-pause"
 FILTERED = "it runs under a seccomp filter; --pause holds it all the same"
-
-
 TOO_LONG = "holding it would take longer than --max-pause ({most})"
 CLEARED_RUNNING = "its marks were cleared while it ran: holding it on would have taken longer than --max-pause ({most})"
 
@@ -74,6 +73,7 @@ class Reading:
     stopped: bool = False  # by someone else
     running: str = ""  # why it was not paused; empty: it was
     longest_pause_ns: int | None = None  # of the pauses that ``paused_ns`` sums up; None: that is one pause
+    memory: MemoryTexts | None = None  # during the pause; None: it was not read then
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,8 @@ class Lost:
 
 
 Outcome = Reading | Lost
-_Taken = tuple[PageWindow, Callable[[], bytes]]  # a window; a function that returns the text of maps after the pause
+# A window, RSS and faults, and a function that returns the text of maps after the pause
+_Taken = tuple[PageWindow, MemoryTexts | None, Callable[[], bytes]]
 # An error of one process must not end the whole recording.
 _RELEASE_PERCENT = 5  # of a pause at most, in which its threads are released
 _SHORTEST_DEADLINE_S = 0.01  # in which the threads of most programs stop
@@ -314,7 +315,7 @@ class PageReader:
             raise ProcessLookupError(f"process {subject.pid} ended")
         if stat.state == "Z":
             raise TrackerError(FIRST_THREAD_ENDED)
-        status = _status(subject.pid)
+        status = read_status(subject.pid)
         self._check_owner(subject.pid, status)
         self._check_filter(subject.pid)
         return status
@@ -348,7 +349,7 @@ class PageReader:
             raise TooManyMappings
         if not self._tracker.is_prepared(pid):
             self._times.record_walk(pid, self._tracker.prepare(pid))
-            status = _status(pid)  # preparing takes seconds, in which a process that loads its data grows
+            status = read_status(pid)  # preparing takes seconds, in which a process that loads its data grows
         expected_ns = self._times.expected_ns(pid, mappings, status)
         if expected_ns > most_ns:
             self.long = pid
@@ -387,7 +388,8 @@ class PageReader:
         self._check_late()
         # Where the tracker does not keep the table of mappings, it is read after the pause.
         window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
-        return window, window.maps or partial(read_maps, subject.pid)
+        # Of a program that fills its memory RSS is larger after the pause.
+        return window, read_memory_texts(subject.pid), window.maps or partial(read_maps, subject.pid)
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
         """Return the outcome for a process that could not be paused, or not be read during its pause."""
@@ -433,19 +435,11 @@ class PageReader:
         return Reading(window, maps, end_ns, resumed_ns, paused_ns, running=why)
 
     def _reading(self, pid: int, taken: _Taken, pause: Pause, resumed_ns: int) -> Outcome:
-        window, maps = taken
+        window, memory, maps = taken
         paused_ns = pause.paused_ns or 0
         self._record_pause(pid, pause)
         try:
             text = maps()
         except _ERRORS as error:  # a long table is read only now, and the process may have ended
             return Lost(error, paused_ns)
-        return Reading(window, text, pause.start_ns, resumed_ns, paused_ns, stopped=pause.stopped)
-
-
-def _status(pid: int) -> str:
-    """Return /proc/PID/status. Raises ProcessLookupError, and other OSErrors."""
-    try:
-        return read_status(pid)
-    except (FileNotFoundError, ProcessLookupError):
-        raise ProcessLookupError(f"process {pid} ended") from None
+        return Reading(window, text, pause.start_ns, resumed_ns, paused_ns, stopped=pause.stopped, memory=memory)

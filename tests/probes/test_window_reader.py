@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from memtui.core.page_set import PageSet
-from memtui.core.procfs import read_stat, read_status
+from memtui.core.procfs import parse_rss, read_stat, read_status
 from memtui.core.samples import Capability
 from memtui.probes import process_owner, window_reader
 from memtui.probes.pages.pagetable import tracker_state
@@ -129,6 +129,24 @@ def test_before_a_pause_the_status_of_a_process_is_read_once(target, monkeypatch
         os.close(subject.pidfd)
 
 
+def test_the_rss_is_that_of_the_moment_of_the_pages(target):
+    """It fills 1 GiB again and again: a millisecond later its RSS is another one."""
+    target.do(f"a = anonymous({1 << 18})")
+    target.do("fill = lambda: [(ctypes.memset(a, 1, 1 << 30), libc.madvise(a, 1 << 30, 4)) for _ in iter(int, 1)]")
+    target.do("libc.madvise.argtypes[0] = ctypes.c_void_p; threading.Thread(target=fill, daemon=True).start()")
+    with PageTableTracker() as tracker:
+        reader = PageReader(tracker, pause=True, max_pause_ns=10**10)
+        subject = Subject(target.pid, None, read_stat(target.pid).start_ticks, ())
+        reader.start(subject)
+        apart_bytes = []
+        for _ in range(10):
+            (outcome,) = reader.read([subject], want_resident=True)
+            assert isinstance(outcome, Reading), outcome
+            apart_bytes.append(abs(parse_rss(outcome.memory.statm) - outcome.window.resident.size_bytes))
+    # The kernel counts RSS in batches of pages for each CPU.
+    assert max(apart_bytes) < 2 << 20, apart_bytes
+
+
 OF_THE_ALLOCATOR = (
     "a = libc.mmap(None, 1 << 20, 3, 0x22, -1, 0)",
     "b = libc.mmap(None, 1 << 16, 0, 0x22, -1, 0)",
@@ -191,7 +209,7 @@ def test_a_tracker_that_knows_no_table_costs_a_reading_every_time(monkeypatch):
     texts = iter((b"one", b"two"))
     monkeypatch.setattr(window_reader, "read_maps", lambda pid: next(texts))
     reader = PageReader(Blind(), pause=False)
-    tables = [reader._read_paused(Subject(1, None, 0, ()), False)[1]() for _ in range(2)]
+    tables = [reader._read_paused(Subject(1, None, 0, ()), False)[2]() for _ in range(2)]
     assert tables == [b"one", b"two"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.procfs import read_stat
 from memtui.core.samples import Event, NumaUse, Options, Process, Status, VmaTable, Window
 from memtui.probes.pages.tracker import PageWindow, TrackerError
+from memtui.probes.usage import MemoryTexts, read_memory_texts
 from memtui.probes.window_reader import Lost, Reading
 from memtui.recording.sampler.commands import SamplerConfig, SamplerState
 from memtui.recording.sampler.pause_warnings import PauseWarnings
@@ -104,6 +107,19 @@ def test_windows_follow_one_another_and_their_mappings_come_first(watch):
     (second,) = watch.outbox.take()
     assert (second.sample, second.asked_ns, watch.windows.sample) == (1, 2 * INTERVAL_NS, 2)
     assert second.processes[0].start_ns >= process.end_ns
+
+
+def test_rss_and_faults_are_those_of_the_pause_where_they_were_read_then(watch):
+    of_another = read_memory_texts(os.getpid())  # which has other numbers
+    then = MemoryTexts(of_another.stat, b"5000 3000 7 1 0 9 0")
+    faults = read_stat(os.getpid())
+    for texts, same in ((then, True), (None, False)):
+        watch.reads(memory=texts)
+        watch.windows.take(INTERVAL_NS)
+        (window,) = (message for message in watch.outbox.take() if isinstance(message, Window))
+        (process,) = window.processes
+        assert (process.rss_bytes == 3000 * PAGE_BYTES) == same
+        assert (process.minor_faults > faults.minor_faults // 2) == same
 
 
 @pytest.mark.parametrize("disturbed", ["", "reclaim in its memory cgroup"])

@@ -16,7 +16,8 @@ from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pss import PssProbe
 from memtui.probes.shared_pages import shared_pages
-from memtui.probes.window_reader import PageReader, Reading
+from memtui.probes.usage import Usage
+from memtui.probes.window_reader import Outcome, PageReader, Reading
 from memtui.recording.sampler.message_queue import MessageQueue
 from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.scheduler import SampleClock
@@ -217,7 +218,7 @@ class TreeWindows:
             self._send_exec(tracked, end_ns - start_ns)
         tracked.trouble = reason
         try:
-            usage = self._tree.usage.read(pid)
+            usage = self._usage_of(pid, outcome)
         except ProcessLookupError:
             self._tree.forget(pid)
             return None
@@ -230,6 +231,11 @@ class TreeWindows:
         if not whole.lengths_ns or window.pages is None:
             return window
         return replace(window, parts=whole.accessed, part_lengths_ns=whole.lengths_ns)
+
+    def _usage_of(self, pid: int, outcome: Outcome) -> Usage:
+        """Return the usage at the end of a window, of its pause where it was read then. Raises ProcessLookupError."""
+        usage = self._tree.usage.read(pid)
+        return usage.during(outcome.memory) if isinstance(outcome, Reading) and outcome.memory else usage
 
     def _send_exec(self, tracked: TrackedProcess, window_ns: int) -> None:
         """Send the new description of a process after its exec, in a window of this length."""
