@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from memtui.core.block_sample import BlockSample
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Status
 from memtui.probes.competing_observers import how_to_stop, other_observers
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
@@ -315,3 +316,28 @@ def test_shared_pages_that_another_process_touches_are_not_this_ones():
     assert len(windows) >= 5
     for window in windows[1:]:  # before the first one, both touched them
         assert not within(window.pages, start, 16384)
+
+
+@needs_tracker
+def test_shared_pages_that_another_observer_took_count_once_in_a_tree():
+    """Who touched them is not known, so both have them: the page behind them is one."""
+    with subprocess.Popen([sys.executable, "-c", SHARED], stdout=subprocess.PIPE, text=True) as target:
+        try:
+            assert target.stdout is not None
+            start = int(target.stdout.readline())
+            stream = sample(target.pid, 12, interval_ns=500_000_000)
+        finally:
+            target.kill()
+    both = [window for window in stream.windows if len(window.processes) == 2][1:]
+    assert len(both) >= 8
+    taken = 0
+    for window in both:
+        parent, child = (process.pages for process in window.processes)
+        if parent is None or child is None or len(within(child, start, 16384)) < 16384:
+            continue
+        again = len(within(parent, start, 16384)) * PAGE_BYTES
+        taken += again
+        assert window.shared_excess_bytes is not None
+        assert window.shared_excess_bytes >= again
+    if not taken:
+        pytest.skip(NO_VISIT)

@@ -169,7 +169,7 @@ def test_a_mark_that_is_taken_between_the_question_and_the_walk_is_not_lost(eage
     """Whoever is asked beside the walk saw the mark and no note, and then another observer took it before the walk."""
     pages = 4000
     address = target.do(f"a = anonymous({pages}, align=1 << 21); v = view(a, {pages}); v[:] = 1; answer = a")
-    first, asked, real, noted = Walker(), threading.Event(), Walker.walk, Walker.noted
+    first, asked, real, noted = Walker(), threading.Event(), Walker.walk, Walker.noted_with_tables
     split, handle = SplitWalker(first), Handle.open(target.pid)
 
     def asks(walker, *words, **options):
@@ -185,7 +185,7 @@ def test_a_mark_that_is_taken_between_the_question_and_the_walk_is_not_lost(eage
     try:
         split.prepare(2, pages=0)
         resident = first.walk(target.pid, want_resident=True).resident
-        monkeypatch.setattr(Walker, "noted", asks)
+        monkeypatch.setattr(Walker, "noted_with_tables", asks)
         monkeypatch.setattr(Walker, "walk", walks)
         if way == "walk":
             walk, found = split.walk(target.pid, (), want_resident=False, want_tables=False, query=resident)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memtui.core.page_set import PageSet
-from memtui.probes.pages.pagetable.walk_result import TABLE_ENTRIES, Tables, Users, disjoint
+from memtui.probes.pages.pagetable.walk_result import TABLE_ENTRIES, NotedTables, Tables, Users, disjoint
 
 MASK = (1 << 46) - 1 & ~0xFFF
 PRESENT, ACCESSED = 1, 1 << 5
@@ -38,6 +38,16 @@ def test_page_frames_of_present_and_of_inaccessible_pages():
     assert frames.frames.tolist() == [77, 78]
     assert frames.huge.tolist() == [4]
     assert frames.huge_frames.tolist() == [5 << 9]
+
+
+def test_page_frames_of_noted_pages_are_added():
+    """A block that the walk has, too, counts once, and one whose pages are of the program before an exec not at all."""
+    entries = np.arange(3 * TABLE_ENTRIES, dtype=np.uint64).reshape(3, TABLE_ENTRIES) << np.uint64(12) | np.uint64(1)
+    noted = NotedTables(u8(5, 7, 9), entries)
+    tables = Tables(u8(5), entries[:1] + np.uint64(1 << 30), u8(), u8(), MASK, noted)
+    frames = tables.frames_behind(PageSet.from_pages([5 * 512 + 3, 6 * 512, 7 * 512 + 1, 7 * 512 + 2]))
+    assert frames.pages.tolist() == [5 * 512 + 3, 7 * 512 + 1, 7 * 512 + 2]
+    assert frames.frames.tolist() == [(1 << 18) + 3, 513, 514]
 
 
 @pytest.mark.parametrize(("users", "paused", "all_paused"), [(2, 2, True), (3, 2, False)])

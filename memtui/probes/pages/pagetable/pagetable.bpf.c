@@ -99,7 +99,7 @@ struct walk_state {
 	u64 known_address; /* a word of the first process that is walked, ... */
 	u64 known_word;	   /* ... what it holds, ... */
 	u64 known_physical; /* ... and on arm64 where it lies */
-	u64 want_tables;   /* put out the tables of blocks with an accessed page that another process may map, too */
+	u64 want_tables;   /* put out the tables of blocks with an accessed, or noted, page that others may map, too */
 	u64 tables_used;   /* where the next table goes; the reader begins anew at 0 */
 	u64 leave_anonymous; /* so many mappings of that kind are noted, and not read */
 	u64 parts;	   /* blocks are dealt out into so many parts at random, and two parts are read; 0: all are */
@@ -150,6 +150,9 @@ struct mapping {
 	u64 flags;
 	u64 name; /* NAME_..., or a number that is another one for another name */
 };
+
+/* Of an answer about noted pages: the next one of `tables` is the table of this block. */
+#define ANSWER_TABLE (1ULL << 63)
 
 /* About pages of one block. Answered in place: what stays set is a yes. */
 struct question {
@@ -853,6 +856,7 @@ struct answering {
 	u64 word;  /* which of the eight of the question */
 	u64 asked; /* bits of it that are left */
 	u64 yes;
+	u64 shared; /* another process maps a noted page, too: the reader wants to know which frame that is */
 };
 
 /* The number of the only bit that is set. */
@@ -890,9 +894,11 @@ static long answer_page(u32 i, void *context)
 		return 0;
 	}
 	found = noted(a->walker, entry, false);
-	if (found == NOTED)
+	if (found == NOTED) {
 		a->yes |= bit;
-	else if (found)
+		if (a->walker->state->want_tables && !a->shared)
+			a->shared = mapped_again(a->walker, entry);
+	} else if (found)
 		a->walker->state->in_doubt++;
 	return 0;
 }
@@ -959,6 +965,8 @@ static long answer(u32 i, void *context)
 		return 0;
 	}
 	bpf_loop(8, answer_word, &a, 0);
+	if (a.shared && put_table(w->state, a.table))
+		a.question->block |= ANSWER_TABLE;
 	return 0;
 }
 

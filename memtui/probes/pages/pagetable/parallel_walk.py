@@ -17,7 +17,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import BLOCK_SHIFT
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
 from memtui.probes.pages.pagetable.walk import TOP, Walker
-from memtui.probes.pages.pagetable.walk_result import Extents, Users, Walk, disjoint
+from memtui.probes.pages.pagetable.walk_result import Extents, Noted, Users, Walk, disjoint
 from memtui.probes.pages.thread_pool import Future, ThreadPool
 
 _PART_TABLES = 1024  # 2 GiB: for less, waking an idle CPU takes longer than it saves (measured)
@@ -68,6 +68,11 @@ class SplitWalker:
             for walker in self._walkers:
                 walker.still = False
 
+    def start_round(self, processes: int) -> None:
+        """Prepare the walker of queries that run beside a walk as ``Walker.start_round`` does, after ``prepare``."""
+        for walker in self._walkers[1:2]:
+            walker.start_round(processes)
+
     def open_ahead(self, pid: int, cuts: tuple[int, ...]) -> None:
         """Call ``Walker.open_ahead`` of all walkers that a walk with these cuts and its queries use."""
         for walker in self._walkers[: 2 + len(cuts)]:
@@ -82,7 +87,7 @@ class SplitWalker:
             pid: of the process.
             cuts: addresses between the parts, as far as walkers were prepared for them.
             want_resident: also return present pages.
-            want_tables: also return page tables; the process is read in one part then.
+            want_tables: also return page tables, with those of noted pages; the process is read in one part then.
             query: pages that another observer may have noted; None: there is no other observer.
         """
         restricted = self.first.restricted
@@ -94,13 +99,16 @@ class SplitWalker:
             return joined(self.pool.together(walks)), PageSet.empty()
         asker = self._walkers[1 + len(used)] if restricted and len(self._walkers) > 1 + len(used) else None
         if asker is None:
-            return joined(self.pool.together(walks)), self.first.noted(pid, query)
-        noted = self.pool.submit(partial(asker.noted, pid, query, meanwhile=True))
+            walked = joined(self.pool.together(walks))
+            noted = self.first.noted_with_tables(pid, query, meanwhile=False, want_tables=want_tables)
+            return _with_tables(walked, noted), noted.pages
+        noting = self.pool.submit(partial(asker.noted_with_tables, pid, query, meanwhile=True, want_tables=want_tables))
         try:
             walked = joined(self.pool.together(walks))
         finally:
-            noted.wait()
-        return walked, noted.result().difference(walked.pages)
+            noting.wait()
+        noted = noting.result()
+        return _with_tables(walked, noted), noted.pages.difference(walked.pages)
 
     def walk_and_clear(
         self,
@@ -166,6 +174,13 @@ class SplitWalker:
         self.pool.close()
         for walker in self._walkers:
             walker.close()
+
+
+def _with_tables(walk: Walk, noted: Noted) -> Walk:
+    """Return the walk with the tables of noted pages, without any where those had no room."""
+    if walk.tables is None:
+        return walk
+    return replace(walk, tables=None if noted.tables is None else replace(walk.tables, noted=noted.tables))
 
 
 def joined(walks: list[Walk]) -> Walk:

@@ -206,6 +206,8 @@ class PageTableTracker:
         largest = max(self._tracked.values(), key=lambda tracked: tracked.resident_pages, default=None)
         if largest is not None:
             self._split.prepare(1 + len(largest.cuts), pages=largest.resident_pages)
+        if self._walker.reads_young_flags:
+            self._split.start_round(processes)
         for pid, tracked in self._tracked.items():
             self._split.open_ahead(pid, tracked.cuts)
             if tracked.sample is not None:

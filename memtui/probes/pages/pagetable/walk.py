@@ -20,7 +20,7 @@ from memtui.probes.pages.pagetable.bpf_loader import Skeleton
 from memtui.probes.pages.pagetable.direct_map import NotOnThisKernel, find_direct_map
 from memtui.probes.pages.pagetable.iterators import EVERY_PROCESS, Iterators
 from memtui.probes.pages.pagetable.walk_memory import QUESTIONS, WalkMemory
-from memtui.probes.pages.pagetable.walk_result import Extents, Users, Walk
+from memtui.probes.pages.pagetable.walk_result import Extents, Noted, NotedTables, Users, Walk
 from memtui.probes.pages.tracker import TrackerError
 from memtui.probes.pause.hold_times import page_tables_kb
 
@@ -29,6 +29,7 @@ TOP = (1 << 64) - 1
 # Page tables that are copied out in one round: of one process, of several (4 MiB). Loading again with more room takes
 # as much CPU time as a budget of 1 % has in 20 s.
 _FEW_TABLES, MANY_TABLES = 16, 1024
+_ANSWER_TABLE = np.uint64(1 << 63)  # of a block that was asked about: its table was put out
 _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_BOTH, _ABOUT_PASSED_OVER = range(5)
 # The programs. Those that take no lock need a process that stands still.
 _WALK, _EXTENTS, _QUERY, _QUERY_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
@@ -214,8 +215,12 @@ class Walker:
         ``meanwhile``: a walk runs at the same time. Pages whose accessed bit is set are in the set, too: the bit may be
         taken after this looked for a note, and before the walk looks for the bit.
         """
+        return self.noted_with_tables(pid, pages, meanwhile=meanwhile, want_tables=False).pages
+
+    def noted_with_tables(self, pid: int, pages: PageSet, *, meanwhile: bool, want_tables: bool) -> Noted:
+        """Return the same pages as ``noted``, and where wanted the tables of those that another process maps, too."""
         about = _ABOUT_BOTH if meanwhile else _ABOUT_NOTED
-        return self._query(pid, pages, about) if self.knows_page_frames else PageSet.empty()
+        return self._ask(pid, pages if self.knows_page_frames else PageSet.empty(), about, want_tables=want_tables)
 
     def take_doubts(self) -> int:
         """Return how many 4 KiB pages were perhaps accessed since the last call: an upper bound.
@@ -278,10 +283,14 @@ class Walker:
 
     def _query(self, pid: int, pages: PageSet, about: int) -> PageSet:
         """Return those of the 4 KiB pages for which the BPF program answers yes."""
-        if not len(pages.blocks):
-            return PageSet.empty()
-        memory, answers = self._memory, np.empty_like(pages.bits)
+        return self._ask(pid, pages, about).pages
+
+    def _ask(self, pid: int, pages: PageSet, about: int, *, want_tables: bool = False) -> Noted:
+        """Return those of the 4 KiB pages for which the BPF program answers yes, and tables, where wanted."""
+        memory, answers, has_table = self._memory, np.empty_like(pages.bits), np.zeros(len(pages.blocks), bool)
+        first_table, lost = self._next_table, 0
         memory.set("about", about)
+        memory.set("want_tables", int(want_tables))
         for first in range(0, len(pages.blocks), QUESTIONS):
             part = slice(first, first + QUESTIONS)
             count = len(pages.blocks[part])
@@ -289,8 +298,12 @@ class Walker:
             memory.set("asked", count)
             self._visit(pid, _QUERY if self.still else _QUERY_LOCKED)
             answers[part] = memory.questions[:count, 1:]
+            has_table[part] = memory.questions[:count, 0] & _ANSWER_TABLE
             self._in_doubt += memory.get("in_doubt")
-        return PageSet.from_blocks(pages.blocks, answers)
+            self._next_table, lost = memory.get("tables_used"), lost + memory.get("tables_lost")
+        self._tables_missing += lost
+        tables = NotedTables(pages.blocks[has_table], memory.tables[first_table : self._next_table])
+        return Noted(PageSet.from_blocks(pages.blocks, answers), tables if want_tables and not lost else None)
 
     def reserve(self, slots: int) -> None:
         """Reserve room for this many blocks before they are needed."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.fast_numpy import is_in
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_SHIFT
 from memtui.probes.pages.shared_frames import TouchedFrames
@@ -15,6 +17,25 @@ from memtui.probes.pages.tracker import describe_users
 TABLE_ENTRIES = 512  # entries of a page table
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _PRESENT = np.uint64(1)  # of an entry of a page table
+
+
+class NotedTables(NamedTuple):
+    """Page tables with a page that another observer noted as accessed, and that another process maps, too.
+
+    Attributes:
+        blocks: u8[n], rising; ``address >> 21`` of each table.
+        entries: u8[n, 512], in the memory that the next round writes to.
+    """
+
+    blocks: NDArray[np.uint64]
+    entries: NDArray[np.uint64]
+
+
+class Noted(NamedTuple):
+    """Pages that another observer noted as accessed; ``tables`` where they were wanted and there was room."""
+
+    pages: PageSet
+    tables: NotedTables | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +50,7 @@ class Tables:
         huge: u8[m], rising; ``address >> 21`` of each accessed 2 MiB page.
         huge_entries: u8[m].
         physical_mask: the bits of an entry that hold a physical address.
+        noted: tables with a page that another observer noted as accessed; those in ``blocks`` may be among them.
     """
 
     blocks: NDArray[np.uint64]
@@ -36,14 +58,17 @@ class Tables:
     huge: NDArray[np.uint64]
     huge_entries: NDArray[np.uint64]
     physical_mask: int
+    noted: NotedTables | None = None
 
     def frames_behind(self, pages: PageSet) -> TouchedFrames:
-        """Return the page frames of those pages of the walk that these tables map."""
-        bits = pages.bits[np.searchsorted(pages.blocks, self.blocks)]
-        there = PageSet(self.blocks, bits, pages.huge, pages.giant).bit_matrix().view(bool)
-        numbers = (self.blocks[:, None] << np.uint64(9) | np.arange(TABLE_ENTRIES, dtype=np.uint64))[there]
+        """Return the page frames of those of the pages, which were accessed, that these tables map."""
+        numbers, entries = _pages_in(self.blocks, self.entries, pages)
+        if self.noted is not None and len(self.noted.blocks):
+            new = is_in(self.noted.blocks, pages.blocks) & ~is_in(self.noted.blocks, self.blocks)
+            more = _pages_in(self.noted.blocks[new], self.noted.entries[new], pages)
+            numbers, entries = np.concatenate((numbers, more[0])), np.concatenate((entries, more[1]))
         heads = self._frames_of(self.huge_entries) & ~np.uint64(511)  # a leaf uses the lowest bits for itself
-        return TouchedFrames(numbers, self._frames_of(self.entries[there]), self.huge, heads)
+        return TouchedFrames(numbers, self._frames_of(entries), self.huge, heads)
 
     def _frames_of(self, entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
         absent = (entries & _PRESENT) - np.uint64(1)  # all bits where it is not present
@@ -113,6 +138,16 @@ class Users:
         if not self.some_run:
             return ""
         return describe_users(f"{self.running} task(s)")
+
+
+def _pages_in(
+    blocks: NDArray[np.uint64], entries: NDArray[np.uint64], pages: PageSet
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return ``address >> 12`` of the pages in blocks, which are all among those of ``pages``; and their entries."""
+    bits = pages.bits[np.searchsorted(pages.blocks, blocks)]
+    there = PageSet(blocks, bits, pages.huge, pages.giant).bit_matrix().view(bool)
+    numbers = (blocks[:, None] << np.uint64(9) | np.arange(TABLE_ENTRIES, dtype=np.uint64))[there]
+    return numbers, entries[there]
 
 
 def disjoint(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> Extents:
