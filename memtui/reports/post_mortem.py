@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.memory_sentences import Forms
+from memtui.analysis.resident import PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS
+from memtui.analysis.resident_readings import pss_of_several
+from memtui.core.samples import MemoryUse
 from memtui.core.text import printable
 from memtui.core.units import duration, size
 from memtui.reports.source import ReportSource, Source
@@ -21,11 +24,15 @@ from memtui.session.file_format import SessionError
 from memtui.session.tables.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
 
+if TYPE_CHECKING:
+    from memtui.session.sample_arrays import SampleArrays
+
 LAST_NS = 300_000_000_000
 LEAST_BYTES, LEAST_SHARE = 1 << 20, 0.05  # of a growth that is told, and its share of the whole
 MOST_RANGES = 3
 NOTABLE_SHARE = 0.02  # of the time: without a window at the end
 ANONYMOUS = "anonymous memory"
+_NAMES = {RSS: "resident memory", PSS: "resident memory (PSS)", SUM_OF_RSS: f"the sum of RSS ({SEVERAL_TIMES})"}
 
 
 class TrainingSource(Protocol):
@@ -60,9 +67,11 @@ class PostMortem:
     Attributes:
         over_s: time from the first of the two moments that are compared until the end of the program.
         first_bytes, last_bytes: resident bytes at the first and at the last moment at which they were read.
-        grown: what grew most, by mapping, until the end of the last window.
+        grown: what grew most, by mapping, until the end of the last window. Of a process that began since the first
+            moment, what others have, too, is left out.
         grown_until_s: time from then until the end of the program.
         tensors: what grew most, by category of tensor; empty where nothing was traced.
+        resident: which resident bytes these are: ``RSS``, ``PSS`` or ``SUM_OF_RSS`` of ``analysis.resident``.
     """
 
     over_s: float
@@ -71,6 +80,7 @@ class PostMortem:
     grown: tuple[GrownMemory, ...]
     tensors: tuple[GrownTensors, ...]
     grown_until_s: float
+    resident: str = RSS
 
 
 def post_mortem(reader: ReportSource) -> PostMortem | None:
@@ -85,19 +95,74 @@ def post_mortem(reader: ReportSource) -> PostMortem | None:
     ends_ns = np.asarray(samples.end_ns[:])
     last_ns = int(ends_ns[-1])
     ended_ns = max(end.t_ns, last_ns)
-    later = [use.rss_bytes for use in reader.memory_use(last_ns, ended_ns) if use.rss_bytes]  # 0: it is ending
+    uses = reader.memory_use(0, ended_ns)
+    later = [use for use in uses if use.t_ns >= last_ns and use.rss_bytes]  # 0: it is ending
     index = int(np.searchsorted(ends_ns, last_ns - LAST_NS))
     first, last = (reader.vma_rss(int(samples.sample[n])) for n in (index, -1))
     if not first or not last or (len(samples) == 1 and not later):
         return None
+    before = _at_window(samples, index, sum(first.values()))
+    after = _at_reading(later[-1], uses) if later else _at_window(samples, -1, sum(last.values()))
+    resident, sizes = _of_one_kind(before, after)
+    rows = reader.vma_rows()
+    if resident != RSS:
+        newest = reader.process_samples(int(samples.sample[0]), int(samples.sample[-1]))
+        last = _of_own(rows, first, last, {row["process"]: row["private_bytes"] or 0 for row in newest})
     return PostMortem(
         over_s=(ended_ns - int(ends_ns[index])) / 1e9,
-        first_bytes=sum(first.values()),
-        last_bytes=later[-1] if later else sum(last.values()),
-        grown=grown_memory(reader.vma_rows(), first, last),
+        first_bytes=sizes[0],
+        last_bytes=sizes[1],
+        grown=grown_memory(rows, first, last),
         tensors=grown_tensors(reader, int(samples.start_ns[index]), last_ns),
         grown_until_s=(ended_ns - last_ns) / 1e9,
+        resident=resident,
     )
+
+
+class _Moment(NamedTuple):
+    """The resident memory of all processes at one time; ``pss_bytes`` None: it is not known."""
+
+    processes: int
+    rss_bytes: int
+    pss_bytes: int | None
+
+
+def _at_window(samples: SampleArrays, index: int, rss_bytes: int) -> _Moment:
+    processes, pss_bytes = samples.processes[index], float(samples.pss_bytes[index])
+    if not processes > 1:  # or not known, in old sessions
+        return _Moment(1, rss_bytes, rss_bytes)
+    return _Moment(int(processes), rss_bytes, None if np.isnan(pss_bytes) else round(pss_bytes))
+
+
+def _at_reading(use: MemoryUse, uses: Sequence[MemoryUse]) -> _Moment:
+    if use.processes <= 1:
+        return _Moment(use.processes, use.rss_bytes, use.rss_bytes)
+    return _Moment(use.processes, use.rss_bytes, dict(pss_of_several(uses)).get(use.t_ns))
+
+
+def _of_one_kind(before: _Moment, after: _Moment) -> tuple[str, tuple[int, int]]:
+    """Return which resident bytes can be compared, and those of both moments."""
+    if before.processes <= 1 and after.processes <= 1:
+        return RSS, (before.rss_bytes, after.rss_bytes)
+    if before.pss_bytes is None or after.pss_bytes is None:
+        return SUM_OF_RSS, (before.rss_bytes, after.rss_bytes)
+    return PSS, (before.pss_bytes, after.pss_bytes)
+
+
+def _of_own(
+    rows: Sequence[VmaRow], first: Mapping[int, int], last: Mapping[int, int], private_bytes: Mapping[int, int]
+) -> dict[int, int]:
+    """Return the resident bytes of rows, of a process that began since ``first`` no more than it has for itself.
+
+    A forked process begins with all that its parent has. ``private_bytes``: by process, as they were read last.
+    """
+    were_there = {row.process for row in rows if first.get(row.id)}
+    return {
+        row.id: last.get(row.id, 0)
+        if row.process in were_there
+        else min(last.get(row.id, 0), private_bytes.get(row.process, 0))
+        for row in rows
+    }
 
 
 def post_mortem_lines(growth: PostMortem | None) -> list[str]:
@@ -112,16 +177,16 @@ def growth_sentence(growth: PostMortem) -> str:
     if whole_bytes < max(LEAST_BYTES, LEAST_SHARE * growth.last_bytes):
         return ""
     grown = _fitting(growth.grown, whole_bytes) or growth.grown
-    several = len({part.pid for part in growth.grown}) > 1
+    several = growth.resident != RSS or len({part.pid for part in growth.grown}) > 1
     parts = [f"{part.name}{f' of pid {part.pid}' * several} by {size(part.grown_bytes)}" for part in grown]
     parts += [f"tensors ({part.category}) by {size(part.grown_bytes)}" for part in growth.tensors]
     sentence = (
-        f"in its last {duration(growth.over_s)} resident memory went from {size(growth.first_bytes)} to "
+        f"in its last {duration(growth.over_s)} {_NAMES[growth.resident]} went from {size(growth.first_bytes)} to "
         f"{size(growth.last_bytes)}"
     )
     if not parts:
         return sentence
-    until = f" until {duration(growth.grown_until_s)} before its end"
+    until = f" (as read {duration(growth.grown_until_s)} before its end)"
     more = sum(part.grown_bytes for part in grown) > whole_bytes  # it shrank since
     is_notable = more or growth.grown_until_s > NOTABLE_SHARE * growth.over_s
     return f"{sentence}: {', '.join(parts)}{until * is_notable}"

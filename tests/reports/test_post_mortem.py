@@ -110,11 +110,48 @@ def test_what_was_read_after_the_last_window_counts(tmp_path):
     found = found_in(path)
     assert (found.over_s, found.first_bytes, found.last_bytes, found.grown_until_s) == (4.0, 12 * MIB, 200 * MIB, 3.0)
     assert last_line(path).endswith(
-        "in its last 4.0 s resident memory went from 12.0 MiB to 200 MiB: [heap] by 30.0 MiB until 3.0 s before its end"
+        "in its last 4.0 s resident memory went from 12.0 MiB to 200 MiB: [heap] by 30.0 MiB (as read 3.0 s before its "
+        "end)"
     )
     unseen = replace(found, grown=())
     (line,) = post_mortem_lines(unseen)
     assert line.endswith("resident memory went from 12.0 MiB to 200 MiB")
+
+
+@pytest.mark.parametrize(
+    ("pss_mib", "private_mib", "named", "most", "of_child"),
+    [
+        (75, None, "resident memory (PSS)", "75.0 MiB", ()),
+        (75, 10, "resident memory (PSS)", "75.0 MiB", ("[heap] of pid 4243 by 10.0 MiB",)),
+        (None, None, "the sum of RSS (shared pages counted several times)", "122 MiB", ()),
+    ],
+)
+def test_what_a_forked_child_shares_is_no_growth(pss_mib, private_mib, named, most, of_child, tmp_path):
+    """A child begins with all 60 MiB of its parent, whose heap grows by 40 MiB meanwhile."""
+
+    def window(process, sample, mib, **more):
+        begin, there = sample * S, resident(mib, 0, 0, 0)
+        return ProcessWindow(
+            process, begin, begin + S, pages=there, resident=there, rss_bytes=mib * MIB, paused_ns=MS, **more
+        )
+
+    def stream():
+        yield hello()
+        yield Process(1, 4242, 1, 777, 0, "python train.py", "target")
+        yield VmaTable(1, 0, VMAS)
+        yield Window(0, 0, S, S, 0, (window(1, 0, 20),))
+        yield Process(2, 4243, 4242, 778, 1, "python train.py", "child")
+        yield VmaTable(2, 1, VMAS)
+        read = {} if pss_mib is None else {"pss_bytes": pss_mib * MIB // 2, "pss_ns": 2 * S}
+        own = {} if private_mib is None else {"private_bytes": private_mib * MIB}
+        yield Window(1, S, 2 * S, S, 0, (window(1, 1, 61, **read), window(2, 1, 61, **read, **own)))
+        yield End(2 * S, "target exited", KILLED)
+
+    growth = found_in(write_session(tmp_path / "s.memtui", stream()))
+    sentence = growth_sentence(growth)
+    start, parts = sentence.split(": ")
+    assert start == f"in its last 1.0 s {named} went from 20.0 MiB to {most}"
+    assert tuple(parts.split(", ")) == ("[heap] of pid 4242 by 41.0 MiB", *of_child)
 
 
 def test_only_the_last_minutes_count(tmp_path):
