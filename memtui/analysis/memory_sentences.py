@@ -10,6 +10,7 @@ from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import about_percent, duration, percent, size
 
 Forms = tuple[str, ...]  # of one sentence, the longest first
+DIFFERENT = 0.05  # of a working set: another one that stands beside it has its own number
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,11 @@ def _working_set(figures: Figures) -> Forms:
         return tuple(start + end for end in ends)
     kind = "PSS" if figures.resident == PSS else "resident memory"
     share = f" ({percent(fraction)} of the {kind} then, median {size(figures.resident_bytes)})"
+    touched_bytes = fraction * (figures.resident_bytes or 0.0)
+    if abs(touched_bytes - wss) > DIFFERENT * wss:  # of fewer windows than the working set
+        share = (
+            f" ({size(touched_bytes)} of {size(figures.resident_bytes)} where the {kind} is known, {percent(fraction)})"
+        )
     return (*(start + share + end for end in ends), f"{start}.")
 
 

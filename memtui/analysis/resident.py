@@ -67,12 +67,12 @@ def resident_bytes(samples: Any, kind: str, of: slice = slice(None)) -> NDArray[
     return np.where(samples.processes[of] == 1, rss, pss)
 
 
-def has_all_processes(gaps: NDArray[np.int64], kind: str) -> NDArray[np.bool_]:
+def has_all_processes(gaps: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return in which samples resident memory has all processes, bool[n]; ``gaps``: births and ends in each.
 
-    Where children come and go, a PSS lacks the share of those of a moment, and is too small.
+    Where children come and go, it lacks those of a moment, and is too small to take a share of it.
     """
-    return np.asarray((gaps == 0) | (kind != PSS))
+    return np.asarray(gaps == 0)
 
 
 def is_comparable(wss_bytes: NDArray[np.float64], resident_bytes: NDArray[np.float64], kind: str) -> NDArray[np.bool_]:

@@ -261,7 +261,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     by_interval = groups(samples.intervals_ns(), own_ns, has_wss, exact=not samples.has_budget)
     alike = by_interval[0].windows if by_interval else np.ones(0, bool)
     alike_samples = set(samples.sample[alike].tolist())
-    whole = alike & has_all_processes(samples.gaps[:], resident_memory.name)
+    whole = alike & has_all_processes(samples.gaps[:])
     released = memory.released_memory(reader, rows, alike)
     working_set = memory.working_set(reader, alike, released)
     devices = sorted({step.device for step in steps} - {MAIN_MEMORY})

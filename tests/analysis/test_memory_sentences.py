@@ -75,6 +75,13 @@ def test_bounds_more_than_sixteen_times_apart_are_not_spoken_of():
     assert not bounds_are_close(0, 4096)
 
 
+def test_a_share_of_other_windows_than_the_working_set_has_its_own_working_set():
+    same = Figures(15.0, 100 * MIB, 120 * MIB, 400 * MIB, touched_fraction=0.25, resident=PSS)
+    assert " touches 100 MiB in the median (25.0 % of the PSS then, median 400 MiB)" in sentences_of(same)[0][0]
+    of_some = sentences_of(replace(same, touched_fraction=0.15))[0][0]
+    assert " touches 100 MiB in the median (60.0 MiB of 400 MiB where the PSS is known, 15.0 %)" in of_some
+
+
 def test_every_shorter_form_of_a_sentence_is_a_sentence_too():
     for forms in sentences_of(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.13)):
         assert sorted(forms, key=len, reverse=True) == list(forms)

@@ -175,7 +175,7 @@ class WindowFigures:
         alike = self._alike(samples, of)
         wss, memory = samples.wss_bytes[of], resident_bytes(samples, self._kind, of)
         finite = alike & ~np.isnan(wss)
-        both = alike & is_comparable(wss, memory, self._kind) & has_all_processes(samples.gaps[of], self._kind)
+        both = alike & is_comparable(wss, memory, self._kind) & has_all_processes(samples.gaps[of])
         lengths_s = (samples.end_ns[of] - samples.start_ns[of])[alike] / 1e9
         return lengths_s, wss[finite], wss[both], memory[both]
 
