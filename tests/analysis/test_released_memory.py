@@ -22,11 +22,11 @@ MIB = 1 << 20
 PAGES = 5000
 # The kernel keeps a part of RSS by CPU, and adds it up for nobody who reads it.
 ROUNDING_BYTES = MIB
-# What happens to a page: it comes (by a fault, or beside another page of its file), is touched, goes.
-ACTS = st.lists(st.tuples(st.sampled_from(["fault", "beside", "touch", "go"]), st.integers(0, 7)), max_size=40)
+# What happens to a page: it comes (by a fault, alone or of a file, or beside another page of a file), is touched, goes.
+ACTS = st.lists(st.tuples(st.sampled_from(["fault", "file", "beside", "touch", "go"]), st.integers(0, 7)), max_size=40)
 
 
-def row(sample, process, faults, rss_bytes, faulted_in_bytes=None, major_faults=0):
+def row(sample, process, faults, rss_bytes, faulted_in_bytes=None, major_faults=0, swap_bytes=None):
     return {
         "sample": sample,
         "process": process,
@@ -34,32 +34,55 @@ def row(sample, process, faults, rss_bytes, faulted_in_bytes=None, major_faults=
         "major_faults": major_faults,
         "rss_bytes": rss_bytes,
         "faulted_in_bytes": faulted_in_bytes,
+        "swap_bytes": swap_bytes,
     }
+
+
+class Pages:
+    """Eight pages, and what happens to them."""
+
+    def __init__(self) -> None:
+        self.there: set[int] = set()
+        self.faults = self.file_faults = 0
+
+    def window(self, acts) -> tuple[set[int], set[int], int]:
+        """Pages that were touched, those of files that came, which stay for that window, and how many others went."""
+        touched, of_files, went = set(), set(), 0
+        for act, page in acts:
+            if act == "go" and page in self.there - of_files:
+                self.there.remove(page)
+                went += 1
+            elif act in ("fault", "file", "beside") and page not in self.there:
+                self.there.add(page)
+                touched.add(page)
+                self.faults += act == "fault"
+                self.file_faults += act == "file"
+                of_files |= set() if act == "fault" else {page}
+            elif act == "touch" and page in self.there:
+                touched.add(page)
+        return touched, of_files, went
 
 
 @given(st.lists(ACTS, min_size=1, max_size=6))
 def test_it_is_what_went_and_never_less_than_what_was_touched_of_it(windows):
     """A window's look at its end sees touched pages that are there; the others are among those given back."""
-    there: set[int] = set()
-    faults, rows, went_by_window, unseen_by_window = 0, [row(0, 1, 0, 0)], {}, {}
+    pages, known, unknown = Pages(), [row(0, 1, 0, 0)], [row(0, 1, 0, 0)]
     for sample, acts in enumerate(windows, 1):
-        touched, beside, went = set(), 0, 0
-        for act, page in acts:
-            if act == "go" and page in there:
-                there.remove(page)
-                went += 1
-            elif act in ("fault", "beside") and page not in there:
-                there.add(page)
-                faults, beside = faults + (act == "fault"), beside + (act == "beside")
-                touched.add(page)
-            elif act == "touch" and page in there:
-                touched.add(page)
-        rows.append(row(sample, 1, faults, len(there) * PAGE_BYTES, beside * PAGE_BYTES))
-        went_by_window[sample] = went * PAGE_BYTES
-        unseen_by_window[sample] = len(touched - there) * PAGE_BYTES
-    by_sample = released_bytes(rows)
-    assert by_sample == went_by_window
-    assert all(by_sample[sample] >= unseen for sample, unseen in unseen_by_window.items())
+        file_faults = pages.file_faults
+        touched, of_files, went = pages.window(acts)
+        rss_bytes, of_files_bytes = len(pages.there) * PAGE_BYTES, len(of_files) * PAGE_BYTES
+        known.append(row(sample, 1, pages.faults, rss_bytes, of_files_bytes, pages.file_faults, 0))
+        unknown.append(row(sample, 1, pages.faults + pages.file_faults, rss_bytes, of_files_bytes))
+        exactly, at_most = released_bytes(known)[sample], released_bytes(unknown)[sample]
+        assert exactly <= at_most <= exactly + (pages.file_faults - file_faults) * PAGE_BYTES
+        assert exactly >= len(touched - pages.there) * PAGE_BYTES
+        assert exactly == went * PAGE_BYTES
+
+
+def test_a_file_that_is_read_in_order_gives_nothing_back():
+    """One fault brings 16 pages of it; 100 pages without a file come and go meanwhile."""
+    first, second = row(0, 1, 0, 0), row(1, 1, 640 + 100, 40 * MIB, 40 * MIB)
+    assert released_bytes([first, second]) == {1: 100 * PAGE_BYTES}
 
 
 def test_of_several_processes_and_of_windows_that_are_not_known():
