@@ -96,3 +96,10 @@ def lost_fraction(lost_ns: Floats, span_ns: float) -> float | None:
     """
     measured_ns = lost_ns[~np.isnan(lost_ns)]
     return float(measured_ns.sum() / span_ns) if len(measured_ns) and span_ns > 0 else None
+
+
+def lost_in_all(samples: Any, after: LastPart) -> float | None:
+    """Return the share of all of the time of ``samples`` and ``after`` that was lost; None where no loss is known."""
+    span_ns = float(samples.end_ns[-1] - samples.start_ns[0]) + after.length_ns
+    lost = lost_fraction(samples.lost_ns[:], span_ns)
+    return None if lost is None else lost + after.lost_ns / span_ns

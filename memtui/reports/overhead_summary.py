@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memtui.analysis.overhead_budget import allowed, seconds
-from memtui.analysis.target_loss import OVER, OWN_CPU, budget_cost, last_part, lost_fraction
+from memtui.analysis.target_loss import OVER, OWN_CPU, budget_cost, last_part, lost_in_all
 from memtui.core.units import about_percent, percent
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.source import ReportSource
@@ -71,12 +71,11 @@ def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhe
     cpu_ns = samples.sampler_cpu_ns + samples.recorder_cpu_ns
     after = last_part(samples, reader.end, alive=reader.alive)
     span_ns += after.length_ns
-    lost = lost_fraction(samples.lost_ns[:], span_ns)
     cost = Overhead(
         paused_fraction=float(paused.sum() / span_ns) if len(paused) else None,
         paused_median_s=float(np.median(pauses_s)) if pauses_s else None,
         paused_max_s=max(pauses_s, default=None),
-        lost_fraction=None if lost is None else lost + after.lost_ns / span_ns,
+        lost_fraction=lost_in_all(samples, after),
         self_cpu_fraction=after.cpu_share(float(cpu_ns[-1] - cpu_ns[0]), float(samples.end_ns[-1] - samples.end_ns[0])),
         reason="",
         budget=None,

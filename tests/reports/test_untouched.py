@@ -95,6 +95,16 @@ def test_what_is_not_untouched(tmp_path, resident, touched, windows, known, why)
     assert why in check.looked_at
 
 
+def test_of_processes_of_a_moment_it_says_that_they_are_not_looked_at(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 150, 90), lambda n: pages((10, 10, 0)), windows=90)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE sample SET gaps = 2 WHERE sample = 50")
+    assert checks_of(path)["untouched"].looked_at == (
+        "memory that is not touched (without processes of a moment): 20.0 MiB of all 260 MiB were touched in the last "
+        "window"
+    )
+
+
 @pytest.mark.parametrize(("until", "found"), [(29, True), (40, False)])
 def test_what_a_start_touches_does_not_count(until, found, tmp_path):
     """It writes all of its memory once, in the first third of the time or longer."""

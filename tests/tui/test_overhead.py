@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from memtui.analysis.target_loss import last_part
 from memtui.core.samples import End
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.overhead import (
@@ -53,14 +54,14 @@ def test_the_loss_is_that_of_the_last_seconds_and_unknown_where_a_window_is(samp
     assert lost_share(samples, LAST) is None
 
 
-def test_at_the_end_of_a_session_the_loss_is_that_of_the_time_until_then(samples):
-    """The interval after its last window never came. With one window it is not the share of a moment."""
+def test_at_the_end_of_a_session_the_loss_is_that_of_all_of_its_time(samples):
+    """As in its report. The interval after its last window never came."""
     at_end = End(int(samples.end_ns[LAST]), "stopped")
     assert lost_share(samples, LAST, at_end) == pytest.approx(4 / 210, rel=0.1)
-    first = min(LAST - 5, int(np.searchsorted(samples.end_ns, samples.end_ns[LAST] - 10 * 10**9)))
     late = End(int(samples.end_ns[LAST]) + 10**9, "stopped")
-    expected = float(samples.lost_ns[first : LAST + 1].sum()) / (late.t_ns - int(samples.start_ns[first]))
-    assert lost_share(samples, LAST, late) == pytest.approx(expected)
+    after = last_part(samples, late)
+    lost_ns = float(samples.lost_ns[: LAST + 1].sum()) + after.lost_ns
+    assert lost_share(samples, LAST, late) == pytest.approx(lost_ns / (late.t_ns - int(samples.start_ns[0])))
     assert lost_share(samples, LAST - 1, late) == lost_share(samples, LAST - 1)
 
 

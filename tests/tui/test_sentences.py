@@ -200,3 +200,17 @@ def test_what_was_found_comes_first_but_for_a_bad_end(tmp_path):
 def test_the_working_set_is_a_lower_bound_where_most_windows_may_lack_pages(seed, lower_bound):
     table = SampleArraysBuilder().add(rows(300, seed=seed))
     assert WindowFigures(table, 299, PSS).figures(table).may_lack_pages == lower_bound
+
+
+def test_at_the_end_of_a_recording_no_next_window_is_spoken_of():
+    """The end comes while the last window is looked at."""
+    builder = SampleArraysBuilder()
+    at = list(COLUMNS).index("next_ns")
+    table = builder.add([(*row[:at], 5_000 * MS, *row[at + 1 :]) for row in rows(20, budget=True)])
+    log, reader = SentencesLog(), SimpleNamespace(samples=table, end=None, alive=True)
+    live = log.view(reader, len(table) - 1, None, PROCESSES[:1])
+    assert "With the time until the next window" in str(live.sentences)
+    reader.end, reader.alive = End(int(table.end_ns[-1]) + 10 * MS, "target exited"), False
+    ended = log.view(reader, len(table) - 1, None, PROCESSES[:1])
+    assert "until the next window" not in str(ended.sentences)
+    assert "So far watching cost it" in str(ended.sentences)

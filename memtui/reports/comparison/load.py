@@ -103,7 +103,8 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
         "rss_p95_bytes": quantile(rss.bytes, 0.95, rss.lengths_ns),
         "pss_median_bytes": quantile(pss, 0.5, readings.lengths_ns),
         "pss_p95_bytes": quantile(pss, 0.95, readings.lengths_ns),
-        "mapped_max_bytes": float(mapped.max()) or None,
+        # What was mapped after the last window is not known, but it is no less than what was resident.
+        "mapped_max_bytes": float(np.nanmax(np.concatenate((mapped, rss.bytes)))) or None,
         **figures,
         **of_bursts,
     }

@@ -21,7 +21,7 @@ def recording_cost(recent: Recent) -> Check:
     """Return what the program lost in the last minute by being watched, where that is above the budget."""
     subject, samples = "cost of watching", recent.source.samples
     if recent.span_s < LEAST_S:
-        seen = f"its windows are of {span(recent.span_s)} so far: from {span(LEAST_S)} on"
+        seen = f"{span(recent.span_s)} of windows so far: from {span(LEAST_S)} on"
         return Check(RULE, f"{subject}: {seen}", measured=False)
     first = recent.windows.start + int(np.searchsorted(recent.t_s, -LOOKED_S))
     of = slice(first, recent.windows.stop)

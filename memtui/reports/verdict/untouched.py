@@ -29,7 +29,7 @@ _SWAP = "where that cannot be, this much may be swapped out without a cost."
 def untouched(recent: Recent) -> Check:
     """Return how much memory of the largest process was not touched in the windows before now."""
     several = len(recent.processes) > 1
-    subject = f"memory that is not touched{' (of the largest process)' * several}"
+    subject = f"memory that is not touched{_whose(recent)}"
     if not recent.source.hello.pages.ok:
         return Check(RULE, f"{subject}: this tracker knows no pages", measured=False)
     largest = recent.largest
@@ -73,6 +73,12 @@ def untouched(recent: Recent) -> Check:
     action = f"{_FREE}; {_SWAP}" if has_swap else f"{_FREE}."
     finding = _finding(whose, action, rows, idle_bytes, total_bytes, held_bytes, touched)
     return Check(RULE, f"{subject}: {what}", finding=finding)
+
+
+def _whose(recent: Recent) -> str:
+    if len(recent.processes) > 1:
+        return " (of the largest process)"
+    return " (without processes of a moment)" if recent.source.samples.gaps[recent.windows].any() else ""
 
 
 def _of_little(subject: str, wss_bytes: int | None, rss_bytes: int) -> Check:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memtui.analysis.overhead_budget import seconds
-from memtui.analysis.target_loss import OVER, budget_cost, lost_fraction, recent_loss
+from memtui.analysis.target_loss import OVER, budget_cost, last_part, lost_in_all, recent_loss
 from memtui.widgets.views.memory import HeaderView, State
 
 if TYPE_CHECKING:
@@ -42,15 +42,13 @@ def pause_warning(samples: SampleArrays, index: int, *, recording: bool) -> tupl
 
 
 def lost_share(samples: SampleArrays, index: int, end: End | None = None) -> float | None:
-    """Return the share of its time that the target loses to the recording, over the windows up to one.
+    """Return the share of its time that the target loses to the recording, over the last windows up to one.
 
-    ``end``: of a session that has ended. Its last windows were not paid by a whole interval after them: at the last
-    one it is the share of the time until the end.
+    ``end``: of a session that has ended. At its last window it is the share of all of its time, as in a report.
     """
-    first = _first_judged(samples, index)
     if end is not None and index == len(samples) - 1:
-        lost_ns = samples.lost_ns[first : index + 1]
-        return None if np.isnan(lost_ns).any() else lost_fraction(lost_ns, end.t_ns - int(samples.start_ns[first]))
+        return lost_in_all(samples, last_part(samples, end))
+    first = _first_judged(samples, index)
     next_ns = float(samples.next_ns[index])
     if np.isnan(next_ns):
         next_ns = float(samples.asked_ns[index])

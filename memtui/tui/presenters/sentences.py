@@ -29,7 +29,7 @@ class SentencesLog:
     """Computes the figures of all windows up to the cursor when the cursor moves, and caches them."""
 
     def __init__(self) -> None:
-        self._cursor_key: tuple[int, int, str] | None = None
+        self._cursor_key: tuple[int, int, str, bool] | None = None
         self._resident = ResidentKind()
         self._windows: WindowFigures | None = None
         self._figures = Figures()
@@ -48,7 +48,7 @@ class SentencesLog:
             return SentencesView()
         samples = reader.samples
         kind = self._resident.of(samples, processes)
-        key = index, int(samples.sample[index]), kind
+        key = index, int(samples.sample[index]), kind, reader.end is None
         if self._cursor_key != key:
             if self._windows is None or not self._windows.can_add(samples, index, kind):
                 self._windows = WindowFigures(samples, index, kind)
