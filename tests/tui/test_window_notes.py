@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Event, MemoryUse
@@ -18,6 +19,8 @@ from memtui.tui.presenters.window_notes import (
 from memtui.tui.presenters.window_rows import WindowRows
 from tests.support.screen_fakes import MIB, FakeSession
 
+DAMON = "DAMON (kdamond 0) took accessed bits of memory that pid 9729 has, too"
+
 
 def test_the_reason_of_a_window_is_said_once():
     samples = FakeSession(10).samples
@@ -26,6 +29,26 @@ def test_the_reason_of_a_window_is_said_once():
     assert caveats(samples, 9, "it did not stop") == ()
     samples.wss_low_bytes[9], samples.wss_high_bytes[9] = 10 * MIB, 20 * MIB
     assert caveats(samples, 9, "shown")[0] == "estimated, 95 % interval 10.0 MiB to 20.0 MiB"
+
+
+@pytest.mark.parametrize(
+    ("reason", "note"),
+    [
+        (
+            f"{DAMON}: about 2.85 MiB more may have been touched; its threads ran",
+            f"approximate: about 2.85 MiB more may have been touched: {DAMON}; its threads ran",
+        ),
+        (
+            "about 3 MiB more may have been touched: it was given back with MADV_FREE, which leaves no trace",
+            "approximate: about 3 MiB more may have been touched: it was given back with MADV_FREE, which leaves no trace",
+        ),
+    ],
+)
+def test_how_much_may_be_missing_comes_before_why(reason, note):
+    """The end of a note is cut where the screen is narrow."""
+    samples = FakeSession(10).samples
+    samples.status, samples.reason = ("approximate",) * 10, (reason,) * 10
+    assert caveats(samples, 9, "") == (note,)
 
 
 def test_what_happened_in_a_window_is_said_of_that_window():

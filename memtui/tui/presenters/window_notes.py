@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memtui.analysis.working_set import NOTABLE_HUGE_SHARE, NOTABLE_SHARE, huge_page_share
-from memtui.core.samples import Status
+from memtui.core.samples import MORE_TOUCHED, Status
 from memtui.core.units import births_text, duration, percent, size
 from memtui.session.session import Session
 from memtui.tui.presenters.markers import TickLog
@@ -60,8 +60,17 @@ def caveats(samples: SampleArrays, index: int, note: str) -> tuple[str, ...]:
     if np.isfinite(low):
         parts.append(f"estimated, 95 % interval {size(float(low))} to {size(float(high))}")
     if status != Status.OK and not note:  # the note shows the reason already
-        parts.append(f"{status}: {reason}" if reason else str(status))
+        parts.append(f"{status}: {_number_first(reason)}" if reason else str(status))
     return tuple(parts)
+
+
+def _number_first(reason: str) -> str:
+    """Return the reason with how much a working set may lack before its cause: a narrow screen cuts the end."""
+    parts = []
+    for part in reason.split("; "):
+        cause, colon, bound = part.rpartition(": ")
+        parts.append(f"{bound}: {cause}" if colon and MORE_TOUCHED in bound else part)
+    return "; ".join(parts)
 
 
 def window_notes(samples: SampleArrays, index: int, ticks: TickLog, pss: str) -> tuple[str, ...]:
