@@ -95,6 +95,7 @@ class Bursts:
         self._reuse, self._until = BurstReuse(), -1
         self._earlier, self._earlier_until = BurstReuse(), -1  # where a step back starts
         self._line: tuple[tuple[int, int, float | None] | None, str] = None, ""
+        self._line_count = 0  # of the bursts that it is of: the first ones of the session, so the count tells which
 
     def added_to(self, view: ReuseView) -> ReuseView:
         """Return the view with the distances of the bursts that were read."""
@@ -116,8 +117,9 @@ class Bursts:
             self._earlier, self._earlier_until = self._reuse.copy(), earlier
         if not self._add(reader, sample, budget):
             return False
-        probe_ns = self._reuse.probe_ns
-        self._line = (None, "") if probe_ns is None else (self._reuse.within(0.5), duration_ns(probe_ns))
+        if self._reuse.count != self._line_count:  # few windows have one
+            probe_ns, self._line_count = self._reuse.probe_ns, self._reuse.count
+            self._line = (None, "") if probe_ns is None else (self._reuse.within(0.5), duration_ns(probe_ns))
         return True
 
     def _add(self, reader: Session, last_sample: int, budget: TimeBudget) -> bool:
