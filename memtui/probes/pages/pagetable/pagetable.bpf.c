@@ -406,14 +406,19 @@ static __noinline bool is_large(struct walker *w, u64 entry)
  * Whether another process maps the page behind an entry, too, or this one maps it twice. Not for parts of large folios,
  * whose pages need not be counted one by one.
  */
-static __always_inline bool mapped_again(struct walker *w, u64 entry)
+__noinline u64 is_mapped_again(u64 frame)
 {
-	u64 at = frame_of(w, entry) + bpf_core_field_offset(struct page, _mapcount);
 	s32 more = 0; /* mappings besides the first */
 
 	if (!bpf_core_field_exists(struct page, _mapcount))
-		return false;
-	return !bpf_probe_read_kernel(&more, sizeof(more), (void *)at) && more > 0;
+		return 0;
+	return !bpf_probe_read_kernel(&more, sizeof(more), (void *)(frame + bpf_core_field_offset(struct page, _mapcount))) &&
+	       more > 0;
+}
+
+static __always_inline bool mapped_again(struct walker *w, u64 entry)
+{
+	return is_mapped_again(frame_of(w, entry));
 }
 
 /*
@@ -691,11 +696,17 @@ static __always_inline bool may_be_shared(struct walker *w, u64 address, u64 gat
 	return w->shared || gathered & GATHERED_UNWRITABLE || address < w->start || address + BLOCK > w->end;
 }
 
-static __always_inline u64 put_table(struct walk_state *s, struct table *table)
+/* The table in `scratch` to the next one of `tables`. */
+__noinline u64 put_table(void)
 {
-	u32 index = s->tables_used;
-	struct table *place = bpf_map_lookup_elem(&tables, &index);
+	u32 zero = 0, index;
+	struct walk_state *s = bpf_map_lookup_elem(&state, &zero);
+	struct table *table = bpf_map_lookup_elem(&scratch, &zero), *place;
 
+	if (!s || !table)
+		return 0;
+	index = s->tables_used;
+	place = bpf_map_lookup_elem(&tables, &index);
 	if (!place || bpf_probe_read_kernel(place, sizeof(*place), table)) {
 		s->tables_lost++;
 		return 0;
@@ -733,7 +744,7 @@ static __always_inline void emit_table(struct walker *w, u64 address, u64 entry)
 	}
 	slot->key = (address >> BLOCK_SHIFT) << KEY_SHIFT | KIND_BLOCK;
 	if (s->want_tables && gathered & GATHERED_ACCESSED && may_be_shared(w, address, gathered))
-		slot->key |= put_table(s, table);
+		slot->key |= put_table();
 	/* A block without an accessed page leaves its slot to the next one. */
 	if (gathered & GATHERED_ACCESSED || s->want_resident)
 		s->used++;
@@ -896,8 +907,8 @@ static long answer_page(u32 i, void *context)
 	found = noted(a->walker, entry, false);
 	if (found == NOTED) {
 		a->yes |= bit;
-		if (a->walker->state->want_tables && !a->shared)
-			a->shared = mapped_again(a->walker, entry);
+		if (a->walker->state->want_tables)
+			a->shared |= mapped_again(a->walker, entry);
 	} else if (found)
 		a->walker->state->in_doubt++;
 	return 0;
@@ -927,6 +938,17 @@ static long answer_word(u32 i, void *context)
 	}
 	a->question->page[i] = a->yes;
 	return 0;
+}
+
+/* Where it is wanted, the table in `scratch` for the answer to question `i`. */
+__noinline u64 put_noted_table(u32 i, u64 wanted)
+{
+	struct question *question = bpf_map_lookup_elem(&questions, &i);
+
+	if (!question || !wanted || !put_table())
+		return 0;
+	question->block |= ANSWER_TABLE;
+	return 1;
 }
 
 static long answer(u32 i, void *context)
@@ -965,8 +987,7 @@ static long answer(u32 i, void *context)
 		return 0;
 	}
 	bpf_loop(8, answer_word, &a, 0);
-	if (a.shared && put_table(w->state, a.table))
-		a.question->block |= ANSWER_TABLE;
+	put_noted_table(i, a.shared);
 	return 0;
 }
 
