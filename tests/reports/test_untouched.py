@@ -100,7 +100,7 @@ def test_of_processes_of_a_moment_it_says_that_they_are_not_looked_at(tmp_path):
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE sample SET gaps = 2 WHERE sample = 50")
     assert checks_of(path)["untouched"].looked_at == (
-        "memory that is not touched (without processes of a moment): 20.0 MiB of all 260 MiB were touched in the last "
+        "memory that is not touched (without short-lived processes): 20.0 MiB of all 260 MiB were touched in the last "
         "window"
     )
 

@@ -78,7 +78,7 @@ def untouched(recent: Recent) -> Check:
 def _whose(recent: Recent) -> str:
     if len(recent.processes) > 1:
         return " (of the largest process)"
-    return " (without processes of a moment)" if recent.source.samples.gaps[recent.windows].any() else ""
+    return " (without short-lived processes)" if recent.source.samples.gaps[recent.windows].any() else ""
 
 
 def _of_little(subject: str, wss_bytes: int | None, rss_bytes: int) -> Check:
