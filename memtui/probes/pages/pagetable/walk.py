@@ -220,7 +220,9 @@ class Walker:
     def noted_with_tables(self, pid: int, pages: PageSet, *, meanwhile: bool, want_tables: bool) -> Noted:
         """Return the same pages as ``noted``, and where wanted the tables of those that another process maps, too."""
         about = _ABOUT_BOTH if meanwhile else _ABOUT_NOTED
-        return self._ask(pid, pages if self.knows_page_frames else PageSet.empty(), about, want_tables=want_tables)
+        return self._query_with_tables(
+            pid, pages if self.knows_page_frames else PageSet.empty(), about, want_tables=want_tables
+        )
 
     def take_doubts(self) -> int:
         """Return how many 4 KiB pages were perhaps accessed since the last call: an upper bound.
@@ -283,9 +285,9 @@ class Walker:
 
     def _query(self, pid: int, pages: PageSet, about: int) -> PageSet:
         """Return those of the 4 KiB pages for which the BPF program answers yes."""
-        return self._ask(pid, pages, about).pages
+        return self._query_with_tables(pid, pages, about).pages
 
-    def _ask(self, pid: int, pages: PageSet, about: int, *, want_tables: bool = False) -> Noted:
+    def _query_with_tables(self, pid: int, pages: PageSet, about: int, *, want_tables: bool = False) -> Noted:
         """Return those of the 4 KiB pages for which the BPF program answers yes, and tables, where wanted."""
         memory, answers, has_table = self._memory, np.empty_like(pages.bits), np.zeros(len(pages.blocks), bool)
         first_table, lost = self._next_table, 0
