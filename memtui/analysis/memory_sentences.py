@@ -10,6 +10,7 @@ from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import about_percent, duration, percent, size
 
 Forms = tuple[str, ...]  # of one sentence, the longest first
+FEW_WINDOWS = 5  # a median of fewer may be none of their values: it is said of how many it is
 DIFFERENT = 0.05  # of a working set: another one that stands beside it has its own number
 
 
@@ -29,6 +30,7 @@ class Figures:
     lost_fraction: float | None = None  # of the time: estimate of the program's loss by being watched
     reuse_estimate_bytes: float | None = None  # of those 95 %, for random order inside each window
     may_lack_pages: bool = False  # of most windows it is known that more may have been touched, and not less
+    windows: int | None = None  # how many of that length
     until_next: bool = False  # the costs are those until the next window will end, which pays for the last one
 
 
@@ -68,7 +70,12 @@ def _working_set(figures: Figures) -> Forms:
     if wss is None or most is None:
         return ()
     least, ends = ("at least ", ["."]) if figures.may_lack_pages else ("", [f", and {size(most)} at most.", "."])
-    start = f"In a window of {duration(figures.window_s)} the program touches {least}{size(wss)} in the median"
+    which, median = f"a window of {duration(figures.window_s)}", " in the median"
+    if figures.windows == 1:
+        which, median, ends = f"the one {which[2:]}", "", ["."]
+    elif figures.windows is not None and figures.windows < FEW_WINDOWS:
+        which = f"{figures.windows} windows of {duration(figures.window_s)}"
+    start = f"In {which} the program touches {least}{size(wss)}{median}"
     if fraction is None:
         return tuple(start + end for end in ends)
     kind = "PSS" if figures.resident == PSS else "resident memory"

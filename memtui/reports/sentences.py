@@ -55,6 +55,7 @@ def _figures(report: Report) -> Figures:
         touched_fraction=report.touched_fraction.fraction,
         resident=report.touched_fraction.of,
         may_lack_pages=report.wss_bytes.lower_bound,
+        windows=report.windows[0].windows if report.windows else None,
     )
 
 

@@ -174,15 +174,15 @@ def test_the_screen_says_the_true_interval_and_the_median_of_the_windows_that_co
     reader._samples.table = replace(reader.samples, wss_bytes=np.repeat([10.0 * MIB, 90.0 * MIB], 10))
     samples = reader.samples
     presenter = Presenter(reader, follow=False)
-    for index, true_s, median_mib, length in (
-        (9, 0.203, 10, "200 ms"),
-        (11, 2.003, 90, "2.0 s"),
-        (19, 2.003, 90, "2.0 s"),
+    for index, true_s, median_mib, which in (
+        (9, 0.203, 10, "a window of 200 ms"),
+        (11, 2.003, 90, "2 windows of 2.0 s"),
+        (19, 2.003, 90, "a window of 2.0 s"),
     ):
         presenter.playhead.seek(float(samples.end_ns[index]))
         view = presenter.view(5.0)
         assert view.header.true_s == pytest.approx(true_s)
-        sentence = f"In a window of {length} the program touches {median_mib}.0 MiB in the median"
+        sentence = f"In {which} the program touches {median_mib}.0 MiB in the median"
         assert any(forms[0].startswith(sentence) for forms in view.sentences.sentences), view.sentences
     reader.close()
 

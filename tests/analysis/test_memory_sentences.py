@@ -82,6 +82,19 @@ def test_a_share_of_other_windows_than_the_working_set_has_its_own_working_set()
     assert " touches 100 MiB in the median (60.0 MiB of 400 MiB where the PSS is known, 15.0 %)" in of_some
 
 
+@pytest.mark.parametrize(
+    ("windows", "sentence"),
+    [
+        (1, "In the one window of 15 s the program touches 100 MiB."),
+        (2, "In 2 windows of 15 s the program touches 100 MiB in the median, and 120 MiB at most."),
+        (5, "In a window of 15 s the program touches 100 MiB in the median, and 120 MiB at most."),
+        (None, "In a window of 15 s the program touches 100 MiB in the median, and 120 MiB at most."),
+    ],
+)
+def test_a_median_of_few_windows_says_of_how_many(windows, sentence):
+    assert sentences_of(Figures(15.0, 100 * MIB, 120 * MIB, windows=windows))[0][0].replace("15.0", "15") == sentence
+
+
 def test_every_shorter_form_of_a_sentence_is_a_sentence_too():
     for forms in sentences_of(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.13)):
         assert sorted(forms, key=len, reverse=True) == list(forms)
@@ -99,7 +112,7 @@ def test_without_pauses_and_cpu_nothing_is_said_of_them():
 
 def test_the_first_window_has_words_of_its_own(tmp_path):
     reader = Session(write_session(tmp_path / "s.memtui", messages(1, interval_ns=500 * MS)))
-    assert "In a window of 500 ms" in Presenter(reader, follow=False).view().sentences.sentences[0][0]
+    assert "In the one window of 500 ms" in Presenter(reader, follow=False).view().sentences.sentences[0][0]
     reader.close()
 
 

@@ -101,6 +101,7 @@ class WindowFigures:
         self._left = count // MORE
         self._count, self._sample = 0, -1
         self._max_bytes = self._paused_ns = self._lost_ns = np.nan
+        self._windows = 0  # of the length that counts
         self._measured = self._lower_bounds = 0  # windows with a working set, and those that may lack pages
         self._touched_bytes = self._mapped_bytes = 0.0  # of these, and of file pages that faults mapped
         for part in parts_until(count):
@@ -153,12 +154,14 @@ class WindowFigures:
             resident=self._kind,
             may_lack_pages=2 * self._lower_bounds > self._measured
             and self._mapped_bytes < MAPPED_SHARE * self._touched_bytes,
+            windows=self._windows,
         )
 
     def _add_up(self, samples: SampleArrays, of: slice) -> None:
         """Add windows to the sums and the largest working set."""
-        wss = samples.wss_bytes[of]
-        measured = self._alike(samples, of) & ~np.isnan(wss)
+        wss, alike = samples.wss_bytes[of], self._alike(samples, of)
+        measured = alike & ~np.isnan(wss)
+        self._windows += int(alike.sum())
         if measured.any():
             self._max_bytes = np.fmax(self._max_bytes, wss[measured].max())
         self._measured += int(measured.sum())
