@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from memtui.reports.verdict import out_of_memory, unsharing
 from memtui.reports.verdict.recent import NO_FILE, Recent
 from memtui.reports.verdict.verdict import last_verdict
 from memtui.session.vma_row import VmaRow
-from tests.support.growing_sessions import GIB, MIB, session_of, steady, tree_of
+from tests.support.growing_sessions import GIB, MIB, START_S, S, session_of, steady, tree_of
 from tests.support.verdicts import checks_of, rules_found
 
 
@@ -62,6 +63,15 @@ def test_workers_that_copy_what_they_shared_are_found(tmp_path):
     )
     with closing(open_source(path, redact=True)) as source:
         assert last_verdict(source).findings[0].short == finding.short
+
+
+def test_workers_whose_memory_was_read_later_than_that_of_all_are_named_too(tmp_path):
+    path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE process_sample SET private_bytes = NULL WHERE pss_ns < ?", ((START_S + 12) * S,))
+    finding = checks_of(path)["unsharing"].finding
+    assert finding.sentence.endswith("765 MiB in the last 85 s.")
+    assert finding.evidence[0] == "pid 4243: 80.0 MiB to 360 MiB of its own (at least 240 MiB in [heap])"
 
 
 def test_workers_of_a_data_loader_are_named_as_such(tmp_path):
@@ -146,9 +156,9 @@ def test_what_was_copied_has_the_name_of_its_use():
     readings = [(sample, 1, {row: mib * MIB for row, mib in of.items()}) for sample, of in by_row.items()]
     recent = recent_with(rows, readings, {})
     process = Process(1, 4243, 4242, 7, 0, "python")
-    assert unsharing._Places(recent, 2).grown(process) == [("Python objects (probably)", 5 * MIB)]
-    assert unsharing._Places(recent, 5).grown(process) == [("Python objects (probably)", 3 * MIB)]
-    assert unsharing._Places(recent, 5).grown(replace(process, key=2)) == []
+    assert unsharing._Places(recent, {1: 2}).grown(process) == [("Python objects (probably)", 5 * MIB)]
+    assert unsharing._Places(recent, {1: 5}).grown(process) == [("Python objects (probably)", 3 * MIB)]
+    assert unsharing._Places(recent, {1: 5, 2: 5}).grown(replace(process, key=2)) == []
 
 
 @pytest.mark.parametrize(
@@ -167,9 +177,9 @@ def test_what_was_copied_has_the_name_of_a_tensor_of_the_parent(tensor_mib, grow
     columns = np.array([[start + 4096], [tensor_mib * MIB], [CATEGORIES.index("weights")]])
     tensors = TensorMap.of(columns, names[:1], names[1:])
     recent = recent_with(rows, readings, {4242: tensors})
-    grown = unsharing._Places(recent, 2).grown(Process(1, 4243, 4242, 7, 0, "python"))
+    grown = unsharing._Places(recent, {1: 2}).grown(Process(1, 4243, 4242, 7, 0, "python"))
     assert grown == [(where, grown_mib * MIB)]
-    assert unsharing._Places(recent, 2).grown(Process(1, 4243, 1, 7, 0, "python")) == [(NO_FILE, grown_mib * MIB)]
+    assert unsharing._Places(recent, {1: 2}).grown(Process(1, 4243, 1, 7, 0, "python")) == [(NO_FILE, grown_mib * MIB)]
 
 
 def recent_with(rows, readings, tensors):

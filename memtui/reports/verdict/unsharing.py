@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def unsharing(recent: Recent) -> Check:
     if copied[-1] < LEAST_BYTES or not (still or much):
         return Check(RULE, what)
     grown = _grown(recent, readings)
-    workers = bool(grown) and all(is_loader(process) for process, _, _ in grown)
+    workers = bool(grown) and all(is_loader(one.process) for one in grown)
     whose = f"Its {'DataLoader workers' if workers else 'processes'}"
     when = f"in {span(over_s)}{ago}" if ago else f"in the last {span(over_s)}"
     if still and not ago:
@@ -104,7 +105,7 @@ def unsharing(recent: Recent) -> Check:
             "A forked process copies a page when it writes to it. Python writes to every object that it uses, to count "
             "references: there, keep the index of a data set in a numpy array, or in shared memory.",
             (
-                *_by_process(recent, readings, grown[:MOST_PROCESSES]),
+                *_by_process(recent, grown[:MOST_PROCESSES]),
                 f"PSS: {size(float(readings.pss_bytes[0]))} to {size(float(readings.pss_bytes[-1]))}, while the sum of "
                 f"RSS went from {size(float(readings.rss_bytes[0]))} to {size(float(readings.rss_bytes[-1]))}",
             ),
@@ -157,30 +158,40 @@ def _unchanged(uses: Sequence[MemoryUse]) -> tuple[int, int]:
     return processes, first
 
 
-def _grown(recent: Recent, readings: _Readings) -> list[tuple[Process, int, int]]:
-    """Return the processes that got memory for themselves, with it at the first and at the last reading; most first."""
+class _Grown(NamedTuple):
+    """A process that got memory for itself: how much it had when that was read first and last, and since when."""
+
+    process: Process
+    before_bytes: int
+    after_bytes: int
+    since_sample: int
+
+
+def _grown(recent: Recent, readings: _Readings) -> list[_Grown]:
+    """Return the processes that got memory for themselves, most first."""
     source = recent.source
-    first, last = (
-        {row["process"]: row["private_bytes"] for row in source.process_samples(sample, sample)}
-        for sample in (readings.samples[0], readings.samples[-1])
-    )
-    pairs = ((process, first.get(process.key), last.get(process.key)) for process in source.processes())
+    first, last = dict[int, tuple[int, int]](), dict[int, int]()
+    for row in source.process_samples(readings.samples[0], readings.samples[-1]):
+        if row["private_bytes"] is not None:  # of a process that has just begun it is read later
+            last[row["process"]] = row["private_bytes"]
+            first.setdefault(row["process"], (row["private_bytes"], row["sample"]))
     grown = [
-        (process, before, after)
-        for process, before, after in pairs
-        if before is not None and after is not None and after > before
+        _Grown(process, first[process.key][0], last[process.key], first[process.key][1])
+        for process in source.processes()
+        if process.key in first and last[process.key] > first[process.key][0]
     ]
-    return sorted(grown, key=lambda each: each[1] - each[2])
+    return sorted(grown, key=lambda one: one.before_bytes - one.after_bytes)
 
 
-def _by_process(recent: Recent, readings: _Readings, grown: list[tuple[Process, int, int]]) -> list[str]:
+def _by_process(recent: Recent, grown: list[_Grown]) -> list[str]:
     """Return a line for each of these processes: what it got for itself, and where."""
-    places = _Places(recent, readings.samples[0])
+    places = _Places(recent, {one.process.key: one.since_sample for one in grown})
     lines = []
-    for process, before, after in grown:
+    for process, before_bytes, after_bytes, _ in grown:
         parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(process))
         whose = f"pid {process.pid}{' (DataLoader worker)' * is_loader(process)}"
-        lines.append(f"{whose}: {size(before)} to {size(after)} of its own{f' (at least {parts})' * bool(parts)}")
+        at_least = f" (at least {parts})" * bool(parts)
+        lines.append(f"{whose}: {size(before_bytes)} to {size(after_bytes)} of its own{at_least}")
     return lines
 
 
@@ -190,15 +201,15 @@ def is_loader(process: Process) -> bool:
 
 
 class _Places:
-    """Where the private memory of processes grew since a sample, as far as it was read by mapping."""
+    """Where the private memory of processes grew, each since a sample, as far as it was read by mapping."""
 
-    def __init__(self, recent: Recent, since_sample: int) -> None:
+    def __init__(self, recent: Recent, since_samples: Mapping[int, int]) -> None:
         self._recent = recent
         self._first: dict[int, dict[int, int]] = {}
         self._last: dict[int, dict[int, int]] = {}
         first_sample = int(recent.source.samples.sample[recent.windows.start])
         for sample, process, by_row in recent.source.vma_private(first_sample, recent.sample):
-            if sample <= since_sample or process not in self._first:
+            if sample <= since_samples.get(process, -1) or process not in self._first:
                 self._first[process] = by_row
             self._last[process] = by_row
 
