@@ -16,7 +16,7 @@ NOTABLE_RELEASED = 0.01  # of a working set
 AROUND_BYTES = 64 << 10  # that one fault of a mapped file brings (fault_around_bytes)
 
 
-def released_bytes(rows: Iterable[Mapping[str, Any]]) -> dict[int, int]:
+def released_bytes(rows: Iterable[Mapping[str, Any]], *, least: bool = False) -> dict[int, int]:
     """Return an upper bound on the bytes released in each window, of all processes together; in pages of 4 KiB.
 
     A fault that brings a huge page or a large folio counts as one page, so for such memory the bound is too low; so it
@@ -29,6 +29,7 @@ def released_bytes(rows: Iterable[Mapping[str, Any]]) -> dict[int, int]:
         rows: of processes by rising sample: ``sample``, ``process``, ``rss_bytes``, ``minor_faults``, ``major_faults``
             (since the process began), ``faulted_in_bytes`` (pages of files that came, most without a fault of their
             own), ``swap_bytes``.
+        least: return a lower bound: what came of files came by a fault for each page, as far as there were so many.
 
     Returns:
         Bytes by sample; a process counts only where the window before is known too, and a sample without any process is
@@ -41,15 +42,15 @@ def released_bytes(rows: Iterable[Mapping[str, Any]]) -> dict[int, int]:
             continue
         sample, before = row["sample"], last.get(row["process"])
         if before is not None and before["sample"] == sample - 1:
-            released_by_sample[sample] = released_by_sample.get(sample, 0) + _released_bytes(before, row)
+            released_by_sample[sample] = released_by_sample.get(sample, 0) + _released_bytes(before, row, least)
         last[row["process"]] = row
     return released_by_sample
 
 
-def _released_bytes(before: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+def _released_bytes(before: Mapping[str, Any], row: Mapping[str, Any], least: bool) -> int:
     grown_bytes, minor, major = (row[name] - before[name] for name in ("rss_bytes", "minor_faults", "major_faults"))
     of_files_bytes = row["faulted_in_bytes"] or 0
-    file_faults = of_files_bytes // AROUND_BYTES
+    file_faults = of_files_bytes // (PAGE_BYTES if least else AROUND_BYTES)
     if row.get("swap_bytes") == 0:
         file_faults = max(file_faults, min(major, of_files_bytes // PAGE_BYTES))
     others = max(minor + major - file_faults, 0)

@@ -92,9 +92,15 @@ class WorkingSetSummary(SizeSummary):
 
 @dataclass(frozen=True, slots=True)
 class ReleasedSummary(SizeSummary):
-    """Upper bound of the memory that was released in a window. ``per_s``: bytes in a second."""
+    """Upper bound of the memory that was released in a window.
+
+    Attributes:
+        per_s: bytes in a second.
+        least: mean of a lower bound; of mapped files it is not known which faults brought their pages.
+    """
 
     per_s: float | None
+    least: float | None
 
 
 def memory_uses(reader: ReportSource) -> Sequence[MemoryUse]:
@@ -253,7 +259,9 @@ def released_memory(reader: ReportSource, rows: ProcessRows, alike: np.ndarray) 
         result = replace(result, status=Status.APPROXIMATE, reason=SEVERAL_PAGES)
     elif samples.gaps[alike].any() and result.mean is not None:
         result = replace(result, status=Status.APPROXIMATE, reason=SHORT_CHILDREN)
-    return ReleasedSummary(result.mean, result.median, result.max, result.status, result.reason, per_s)
+    least = [size_bytes for sample, size_bytes in released_bytes(rows, least=True).items() if sample in numbers]
+    mean = float(np.mean(least)) if least else None
+    return ReleasedSummary(result.mean, result.median, result.max, result.status, result.reason, per_s, mean)
 
 
 def births_and_ends(count: int) -> str:
@@ -322,13 +330,13 @@ def resident_lines(rss: SizeSummary, pss: SizeSummary, name: str) -> list[str]:
 
 
 def released_lines(released: ReleasedSummary, wss: SizeSummary, *, several: bool) -> list[str]:
-    """Return the line of released memory, where it may be a notable part of the working set.
+    """Return the line of released memory, where it is a notable part of the working set, mapped files apart.
 
     ``several``: there are several processes. Copies of pages that they shared cannot be told from released memory.
     """
-    if released.mean is None or wss.mean is None or released.mean < NOTABLE_RELEASED * wss.mean:
+    if released.least is None or wss.mean is None or released.least < NOTABLE_RELEASED * wss.mean:
         return []
-    bound = "up to " if released.status == Status.OK else ""
+    bound = "up to " if released.status == Status.OK else "about "
     how = f" ({released.reason})" if released.reason else ""
     sizes = f"{bound}{size(released.mean)} in the mean, {size(released.max)} in one, {size(released.per_s)}/s{how}"
     return [

@@ -76,6 +76,7 @@ def test_it_is_what_went_and_never_less_than_what_was_touched_of_it(windows):
         exactly, at_most = released_bytes(known)[sample], released_bytes(unknown)[sample]
         assert exactly <= at_most <= exactly + (pages.file_faults - file_faults) * PAGE_BYTES
         assert exactly >= len(touched - pages.there) * PAGE_BYTES
+        assert released_bytes(unknown, least=True)[sample] <= exactly
         assert exactly == went * PAGE_BYTES
 
 
@@ -83,6 +84,15 @@ def test_a_file_that_is_read_in_order_gives_nothing_back():
     """One fault brings 16 pages of it; 100 pages without a file come and go meanwhile."""
     first, second = row(0, 1, 0, 0), row(1, 1, 640 + 100, 40 * MIB, 40 * MIB)
     assert released_bytes([first, second]) == {1: 100 * PAGE_BYTES}
+    assert released_bytes([first, second], least=True) == {1: 0}, "all faults may have been of the file"
+
+
+def test_shared_memory_that_is_written_for_the_first_time_gives_perhaps_nothing_back():
+    """Each of its pages has a fault of its own."""
+    pages = 40 * MIB // PAGE_BYTES
+    rows = [row(0, 1, 0, 0), row(1, 1, pages, 40 * MIB, 40 * MIB)]
+    assert released_bytes(rows, least=True) == {1: 0}
+    assert released_bytes(rows)[1] > 30 * MIB
 
 
 def test_of_several_processes_and_of_windows_that_are_not_known():

@@ -61,7 +61,7 @@ def reader(wss, shared=None, *, status=Status.OK, reason="", able=ABLE):
     )
 
 
-NOTHING = ReleasedSummary(None, None, None, Status.UNSUPPORTED, "why", None)
+NOTHING = ReleasedSummary(None, None, None, Status.UNSUPPORTED, "why", None, None)
 
 
 def known(mean: float, most: int | None = None, status=Status.OK, reason="") -> SizeSummary:
@@ -166,7 +166,7 @@ def test_the_largest_bound_of_the_windows_is_said():
 
 @pytest.mark.parametrize(("released", "lower_bound"), [(2.0, True), (1.9, False)])
 def test_reclaim_that_takes_touched_pages_makes_it_a_lower_bound(released, lower_bound):
-    given = ReleasedSummary(released, released, 2, Status.APPROXIMATE, SEVERAL_PAGES, 1.0)
+    given = ReleasedSummary(released, released, 2, Status.APPROXIMATE, SEVERAL_PAGES, 1.0, released)
     found = working_set(reader([10, 20, 30]), np.ones(3, bool), given)
     assert (found.lower_bound, found.reason) == (lower_bound, TAKEN_BACK if lower_bound else "")
     exact = replace(given, status=Status.OK, reason="")
@@ -285,7 +285,7 @@ def test_released_memory_is_what_came_and_is_not_there():
 def test_released_memory_is_spoken_of_from_a_hundredth_of_the_working_set(released, wss, shown):
     size = known(wss * MIB) if wss else UNKNOWN
     mean = None if released is None else released * MIB
-    lines = released_lines(ReleasedSummary(mean, mean, 3 * MIB, Status.OK, "", 2.0 * MIB), size, several=False)
+    lines = released_lines(ReleasedSummary(mean, mean, 3 * MIB, Status.OK, "", 2.0 * MIB, mean), size, several=False)
     assert bool(lines) is shown
     if shown:
         assert lines[0].startswith(
@@ -294,16 +294,16 @@ def test_released_memory_is_spoken_of_from_a_hundredth_of_the_working_set(releas
 
 
 def test_released_memory_that_is_reclaimed_has_no_bound():
-    released = ReleasedSummary(2.0 * MIB, 2.0 * MIB, 3 * MIB, Status.APPROXIMATE, SEVERAL_PAGES, 2.0 * MIB)
+    released = ReleasedSummary(2.0 * MIB, 2.0 * MIB, 3 * MIB, Status.APPROXIMATE, SEVERAL_PAGES, 2.0 * MIB, 2.0 * MIB)
     (line,) = released_lines(released, known(9 * MIB), several=False)
     assert line.startswith(
-        "given back   of a window 2.00 MiB in the mean, 3.00 MiB in one, 2.00 MiB/s (counted by page faults, each of "
+        "given back   of a window about 2.00 MiB in the mean, 3.00 MiB in one, 2.00 MiB/s (counted by page faults, each of "
         "which may bring several pages of a file): pages that"
     )
 
 
 def test_copies_of_shared_pages_look_like_released_memory():
-    released = ReleasedSummary(2.0 * MIB, 2.0 * MIB, 3 * MIB, Status.OK, "", 2.0 * MIB)
+    released = ReleasedSummary(2.0 * MIB, 2.0 * MIB, 3 * MIB, Status.OK, "", 2.0 * MIB, 2.0 * MIB)
     (line,) = released_lines(released, known(100 * MIB), several=True)
     assert line.endswith("(copies of pages that processes shared count here, too)")
 
