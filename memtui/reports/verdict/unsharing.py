@@ -87,7 +87,7 @@ def unsharing(recent: Recent) -> Check:
     if copied[-1] < LEAST_BYTES or not (still or much):
         return Check(RULE, what)
     grown = _grown(recent, readings)
-    workers = bool(grown) and all(is_loader(one.process) for one in grown)
+    workers = bool(grown) and all(is_loader(member.process) for member in grown)
     whose = f"Its {'DataLoader workers' if workers else 'processes'}"
     when = f"in {span(over_s)}{ago}" if ago else f"in the last {span(over_s)}"
     if still and not ago:
@@ -180,12 +180,12 @@ def _grown(recent: Recent, readings: _Readings) -> list[_Grown]:
         for process in source.processes()
         if process.key in first and last[process.key] > first[process.key][0]
     ]
-    return sorted(grown, key=lambda one: one.before_bytes - one.after_bytes)
+    return sorted(grown, key=lambda member: member.before_bytes - member.after_bytes)
 
 
 def _by_process(recent: Recent, grown: list[_Grown]) -> list[str]:
     """Return a line for each of these processes: what it got for itself, and where."""
-    places = _Places(recent, {one.process.key: one.since_sample for one in grown})
+    places = _Places(recent, {member.process.key: member.since_sample for member in grown})
     lines = []
     for process, before_bytes, after_bytes, _ in grown:
         parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(process))
