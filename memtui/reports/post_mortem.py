@@ -31,7 +31,7 @@ LAST_NS = 300_000_000_000
 LEAST_BYTES, LEAST_SHARE = 1 << 20, 0.05  # of a growth that is told, and its share of the whole
 MOST_RANGES = 3
 NOTABLE_SHARE = 0.02  # of the time: without a window at the end
-ANONYMOUS = "anonymous memory"
+ANONYMOUS, SHARED = "anonymous memory", "shared anonymous memory"
 _NAMES = {RSS: "resident memory", PSS: "resident memory (PSS)", SUM_OF_RSS: f"the sum of RSS ({SEVERAL_TIMES})"}
 
 
@@ -228,10 +228,15 @@ def grown_memory(rows: list[VmaRow], first: Mapping[int, int], last: Mapping[int
     """Return the mappings that grew most between two moments, by their resident bytes at each."""
     by_name: dict[tuple[int, str], int] = defaultdict(int)
     for row in rows:
-        by_name[row.pid, row.file_name or row.name or ANONYMOUS] += last.get(row.id, 0) - first.get(row.id, 0)
+        by_name[row.pid, _name(row)] += last.get(row.id, 0) - first.get(row.id, 0)
     least = max(LEAST_BYTES, LEAST_SHARE * (sum(last.values()) - sum(first.values())))
     most = sorted(((grown, *key) for key, grown in by_name.items() if grown >= least), reverse=True)[:MOST_RANGES]
     return tuple(GrownMemory(pid, name, grown) for grown, pid, name in most)
+
+
+def _name(row: VmaRow) -> str:
+    # The kernel maps /dev/zero where a program asks for shared memory without a file (mmap(2), MAP_ANONYMOUS).
+    return SHARED if row.name.startswith("/dev/zero") else row.file_name or row.name or ANONYMOUS
 
 
 def grown_tensors(reader: TrainingSource, first_ns: int, last_ns: int) -> tuple[GrownTensors, ...]:

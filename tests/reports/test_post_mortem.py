@@ -17,6 +17,7 @@ from memtui.reports.post_mortem import (
     GrownTensors,
     PostMortem,
     ending_forms,
+    grown_memory,
     growth_sentence,
     last_line,
     post_mortem,
@@ -24,6 +25,7 @@ from memtui.reports.post_mortem import (
 )
 from memtui.reports.report import build_report
 from memtui.reports.source import Source
+from memtui.session.vma_row import VmaRow
 from tests.support.sessions import CODE, DATA, HEAP, MS, hello, write_session
 
 MIB, S = 1 << 20, 1000 * MS
@@ -152,6 +154,17 @@ def test_what_a_forked_child_shares_is_no_growth(pss_mib, private_mib, named, mo
     start, parts = sentence.split(": ")
     assert start == f"in its last 1.0 s {named} went from 20.0 MiB to {most}"
     assert tuple(parts.split(", ")) == ("[heap] of pid 4242 by 41.0 MiB", *of_child)
+
+
+def test_shared_memory_without_a_file_is_called_so():
+    rows = [
+        VmaRow(n, 1, 7, n << 30, (n + 1) << 30, perms, name, 0, 9, "")
+        for n, (perms, name) in enumerate((("rw-s", "/dev/zero (deleted)"), ("rw-p", "")))
+    ]
+    assert grown_memory(rows, {}, {0: 40 * MIB, 1: 30 * MIB}) == (
+        GrownMemory(7, "shared anonymous memory", 40 * MIB),
+        GrownMemory(7, "anonymous memory", 30 * MIB),
+    )
 
 
 def test_only_the_last_minutes_count(tmp_path):
