@@ -297,8 +297,8 @@ def test_released_memory_that_is_reclaimed_has_no_bound():
     released = ReleasedSummary(2.0 * MIB, 2.0 * MIB, 3 * MIB, Status.APPROXIMATE, SEVERAL_PAGES, 2.0 * MIB, 2.0 * MIB)
     (line,) = released_lines(released, known(9 * MIB), several=False)
     assert line.startswith(
-        "given back   of a window about 2.00 MiB in the mean, 3.00 MiB in one, 2.00 MiB/s (counted by page faults, each "
-        "of which may bring several pages of a file): pages that"
+        "given back   of a window about 2.00 MiB in the mean, 3.00 MiB in one, 2.00 MiB/s (counted by page faults, "
+        "each of which may bring several pages of a file): pages that"
     )
 
 
