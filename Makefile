@@ -116,7 +116,7 @@ lint: $(VENV)/dev
 	$(BIN)/lint-imports
 
 types: $(VENV)/dev
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

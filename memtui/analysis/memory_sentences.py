@@ -70,12 +70,12 @@ def _working_set(figures: Figures) -> Forms:
     if wss is None or most is None:
         return ()
     least, ends = ("at least ", ["."]) if figures.may_lack_pages else ("", [f", and {size(most)} at most.", "."])
-    which, median = f"a window of {duration(figures.window_s)}", " in the median"
+    length, which, median = duration(figures.window_s), "a window", " in the median"
     if figures.windows == 1:
-        which, median, ends = f"the one {which[2:]}", "", ["."]
+        which, median, ends = "the one window", "", ["."]
     elif figures.windows is not None and figures.windows < FEW_WINDOWS:
-        which = f"{figures.windows} windows of {duration(figures.window_s)}"
-    start = f"In {which} the program touches {least}{size(wss)}{median}"
+        which = f"{figures.windows} windows"
+    start = f"In {which} of {length} the program touches {least}{size(wss)}{median}"
     if fraction is None:
         return tuple(start + end for end in ends)
     kind = "PSS" if figures.resident == PSS else "resident memory"

@@ -19,8 +19,8 @@ AROUND_BYTES = 64 << 10  # that one fault of a mapped file brings (fault_around_
 def released_bytes(rows: Iterable[Mapping[str, Any]], *, least: bool = False) -> dict[int, int]:
     """Return an upper bound on the bytes released in each window, of all processes together; in pages of 4 KiB.
 
-    A fault that brings a huge page or a large folio counts as one page, so for such memory the bound is too low; so it
-    may be for pages of files that came and went inside a window while others of the same files stayed. Write
+    A fault that brings a huge page or a large folio counts as one page, so for such memory the bound is too low. It may
+    be too low, too, for pages of files that came and went inside a window while others of the same files stayed. Write
     faults that bring no page (copies after a fork, soft-dirty bits, NUMA hints) make the bound too high. How many of
     the faults were of files is not known: at least one for every 64 KiB that came of them (what the kernel maps
     around a fault), and all that waited for a disk where nothing is swapped out.
@@ -29,7 +29,8 @@ def released_bytes(rows: Iterable[Mapping[str, Any]], *, least: bool = False) ->
         rows: of processes by rising sample: ``sample``, ``process``, ``rss_bytes``, ``minor_faults``, ``major_faults``
             (since the process began), ``faulted_in_bytes`` (pages of files that came, most without a fault of their
             own), ``swap_bytes``.
-        least: return a lower bound: what came of files came by a fault for each page, as far as there were so many.
+        least: return a lower bound. It takes every page of a file to have come by a fault of its own, as long as there
+            were that many faults.
 
     Returns:
         Bytes by sample; a process counts only where the window before is known too, and a sample without any process is

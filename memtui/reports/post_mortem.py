@@ -106,8 +106,9 @@ def post_mortem(reader: ReportSource) -> PostMortem | None:
     resident, sizes = _of_one_kind(before, after)
     rows = reader.vma_rows()
     if resident != RSS:
-        newest = reader.process_samples(int(samples.sample[0]), int(samples.sample[-1]))
-        last = _of_own(rows, first, last, {row["process"]: row["private_bytes"] or 0 for row in newest})
+        read = reader.process_samples(int(samples.sample[index]), int(samples.sample[-1]))
+        private_bytes = {row["process"]: row["private_bytes"] for row in read if row["private_bytes"] is not None}
+        last = _of_own(rows, first, last, private_bytes)
     return PostMortem(
         over_s=(ended_ns - int(ends_ns[index])) / 1e9,
         first_bytes=sizes[0],
@@ -152,9 +153,10 @@ def _of_one_kind(before: _Moment, after: _Moment) -> tuple[str, tuple[int, int]]
 def _of_own(
     rows: Sequence[VmaRow], first: Mapping[int, int], last: Mapping[int, int], private_bytes: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return the resident bytes of rows, of a process that began since ``first`` no more than it has for itself.
+    """Return the resident bytes of rows; each row of a process that began since ``first`` at most its private bytes.
 
-    A forked process begins with all that its parent has. ``private_bytes``: by process, as they were read last.
+    A forked process begins with all that its parent has. ``private_bytes``: by process, as they were read last; of a
+    process where they were not read, nothing counts.
     """
     were_there = {row.process for row in rows if first.get(row.id)}
     return {
