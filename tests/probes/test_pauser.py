@@ -368,7 +368,7 @@ def test_a_process_that_another_thread_of_this_one_traces_is_not_called_starting
             pytest.fail("the block was entered")
     finally:
         earlier.release()
-    with pauser.paused(counter.pid):
+    with pauser.paused(counter.pid, deadline_s=2.0):
         counter.assert_stands()
 
 
