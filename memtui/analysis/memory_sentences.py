@@ -79,7 +79,8 @@ def _working_set(figures: Figures) -> Forms:
     if fraction is None:
         return tuple(start + end for end in ends)
     kind = "PSS" if figures.resident == PSS else "resident memory"
-    share = f" ({percent(fraction)} of the {kind} then, median {size(figures.resident_bytes)})"
+    of_them = "" if figures.windows == 1 else "median "
+    share = f" ({percent(fraction)} of the {kind} then, {of_them}{size(figures.resident_bytes)})"
     touched_bytes = fraction * (figures.resident_bytes or 0.0)
     if abs(touched_bytes - wss) > DIFFERENT * wss:  # of fewer windows than the working set
         share = (

@@ -31,6 +31,7 @@ SAMPLED = "a part of the memory is read in each window: reuse distances and tens
 RECLAIM, IN_CGROUP = "reclaim", "in its memory cgroup"
 LIMIT = f"{RECLAIM}: its memory cgroup is at its limit"
 OWN_RECLAIM = LIMIT, f"{RECLAIM} {IN_CGROUP}"
+LONG_GAP_S = 0.5  # between the last window and the end: reports and screens say so
 
 # How a program ended that was killed because memory ran out: the kernel's log says so, or a counter.
 KILLED_FOR_MEMORY, PROBABLY_KILLED = "killed by the kernel (SIGKILL): ", "killed by SIGKILL, probably by the kernel: "

@@ -81,8 +81,7 @@ def process_summaries(
     for process in reader.processes():
         if process.key not in listed:
             continue
-        own, of_gpu = means.get(process.key, {}), gpu.get(process.key, _NO_READINGS)
-        used = use.get(process.key, _NO_READINGS)
+        own, of_gpu, used = means.get(process.key, {}), gpu[process.key], use[process.key]
         reason = ""
         if "wss_bytes" not in own:
             reason = _why_no_working_set(rows, process.key) if process.key in means else NO_WINDOW
@@ -138,9 +137,6 @@ class _Readings(NamedTuple):
     reason: str
 
 
-_NO_READINGS = _Readings(None, None, NO_READING)
-
-
 def _mean_sizes(rows: ProcessRows, alike: set[int]) -> dict[int, dict[str, float]]:
     """Return the means of the sizes that are known, by process and name: of resident memory over time."""
     sizes: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
@@ -161,7 +157,8 @@ def _mean(pairs: Sequence[tuple[int, int]]) -> float:
 def _at_window_ends(readings: Sequence[GpuMemory | GpuUse], rows: ProcessRows, name: str) -> dict[int, _Readings]:
     """Return mean and maximum by process over the windows with a reading, and why other windows have none.
 
-    ``name``: the field of the readings that counts.
+    A process that ended before its first reading has the reason of the others where they all have the same one, as
+    where no driver is installed. ``name``: the field of the readings that counts.
     """
     changes: dict[int, list[GpuMemory | GpuUse]] = defaultdict(list)
     for reading in readings:
@@ -180,14 +177,19 @@ def _at_window_ends(readings: Sequence[GpuMemory | GpuUse], rows: ProcessRows, n
             reasons[process] = reading.reason or reading.status
         else:
             values.append(value)
-    return {
-        process: _Readings(
-            float(np.mean(values)) if values else None,
-            max(values, default=None),
-            reasons.get(process, "" if values else NO_READING),
-        )
-        for process, values in values_by_process.items()
-    }
+    of_all = set(reasons.values())
+    unread = of_all.pop() if len(of_all) == 1 and not any(values_by_process.values()) else NO_READING
+    return defaultdict(
+        lambda: _Readings(None, None, unread),
+        {
+            process: _Readings(
+                float(np.mean(values)) if values else None,
+                max(values, default=None),
+                reasons.get(process, "" if values else unread),
+            )
+            for process, values in values_by_process.items()
+        },
+    )
 
 
 def _whole(value: float | None) -> int | None:

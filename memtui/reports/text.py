@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memtui.core.options import tracker_label
-from memtui.core.samples import End
+from memtui.core.samples import LONG_GAP_S, End
 from memtui.core.text import printable
 from memtui.core.units import between, duration, size
 from memtui.reports import memory_summary as memory
@@ -25,7 +25,7 @@ from memtui.reports.training_summary import learning_lines, training_lines
 from memtui.reports.verdict.verdict import verdict_lines
 
 TEXT_COLUMN = 13  # in which the text of a line begins, after its name
-LONG_GAP, LONG_GAP_S = 0.05, 0.5  # of the recorded time, and seconds: an end outside every window that gets a line
+LONG_GAP = 0.05  # of the recorded time: an end outside every window that gets a line
 
 
 def format_report(report: Report) -> str:

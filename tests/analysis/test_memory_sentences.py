@@ -137,6 +137,11 @@ def test_the_sentences_of_figures_by_hand():
         (f"{start}{share}{end}", f"{start}{share}.", f"{start}."),
         (f"To see this, {held}",),
     ]
+    (one, *_) = sentences_of(replace(FIGURES, windows=1))
+    assert (
+        one[0]
+        == "In the one window of 200 ms the program touches 61.0 MiB (13.0 % of the resident memory then, 480 MiB)."
+    )
     slowed, some = (
         replace(FIGURES, resident=PSS, lost_fraction=0.25),
         held.replace("it", "one or another of its processes", 1),

@@ -57,6 +57,18 @@ def test_working_sets_are_of_windows_that_are_alike_and_resident_memory_of_all_b
     assert (one.wss_bytes, one.shared_bytes, one.rss_bytes, one.pss_bytes) == (20, 3, 620, 50)
 
 
+def test_what_the_gpu_of_all_others_is_not_known_for_is_said_of_one_that_ended_before_its_reading_too():
+    rows = [row(0), row(0, 2)]
+    unread = [GpuMemory(0, 1, None, Status.UNSUPPORTED, "no NVIDIA driver")]
+    assert [one.gpu_reason for one in summaries(rows, {0}, memory=unread).values()] == ["no NVIDIA driver"] * 3
+    reasons = [one.gpus_used_reason for one in summaries(rows, {0}, memory=unread).values()]
+    assert reasons == [NO_READING] * 3
+    two = [*unread, GpuMemory(0, 2, None, Status.DENIED, "not permitted")]
+    assert summaries([*rows, row(0, 3)], {0}, memory=two)[43].gpu_reason == NO_READING
+    known = [GpuMemory(0, 1, 7), GpuMemory(150, 1, None, Status.UNSUPPORTED, "stale")]
+    assert summaries([*rows, row(1)], {0}, memory=known)[42].gpu_reason == NO_READING
+
+
 def test_a_process_in_no_window_is_listed_once_and_one_that_was_another_program_then_is_not():
     keys = {1: 41, 2: 41, 3: 42, 4: 42, 5: 43}
     reader = SimpleNamespace(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memtui.analysis.working_set import NOTABLE_HUGE_SHARE, NOTABLE_SHARE, huge_page_share
-from memtui.core.samples import MORE_TOUCHED, Status
+from memtui.core.samples import LONG_GAP_S, MORE_TOUCHED, Status
 from memtui.core.units import births_text, duration, percent, size
 from memtui.session.session import Session
 from memtui.tui.presenters.markers import TickLog
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from memtui.session.sample_arrays import SampleArrays
 
 FREED_BYTES, FREED_SHARE = 4 << 20, 0.25  # and of the working set: what was given back within a window, if it is told
-END_S = 0.5  # after the last window, of which nothing is known
 MOST_PROCESSES = 8  # whose pages are read for the share of huge pages
 
 
@@ -106,4 +105,4 @@ def end_note(reader: Session, index: int) -> str:
     if reader.end is None or index != len(reader.samples) - 1:
         return ""
     after_s = (reader.end.t_ns - int(reader.samples.end_ns[index])) / 1e9
-    return f"the last {duration(after_s)} are in no window" if after_s > END_S else ""
+    return f"the last {duration(after_s)} are in no window" if after_s > LONG_GAP_S else ""
