@@ -314,6 +314,7 @@ def one_cpu():
 
 @needs_root
 @needs_tracker
+@pytest.mark.real_clock(alone=False)
 def test_every_full_clear_has_a_reason(tmp_path, one_cpu):
     with pattern("random", "--pages", 20_000, "--touched", 9_000) as pid:
         found = sample.windows_of(pid, 12, tmp_path / "all.json", "benchmarks.counting_sampler", interval_s=0.1)
@@ -322,7 +323,10 @@ def test_every_full_clear_has_a_reason(tmp_path, one_cpu):
     found = [window for window in found if window["wss_bytes"] is not None]
     assert {window["rearm"] for window in found} == {FULL, WORKING_SET}
     assert all(bool(window["why"]) == (window["rearm"] == FULL) for window in found)
-    assert all(window["paused_ns"] > 0 for window in found)
+    # A busy machine may not stop the program in time: such a window is read while it runs, and is approximate.
+    paused = [window for window in found if window["status"] == "ok"]
+    assert len(paused) >= len(found) / 2
+    assert all(window["paused_ns"] > 0 for window in paused)
 
 
 @needs_root
