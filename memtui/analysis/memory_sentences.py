@@ -31,6 +31,7 @@ class Figures:
     reuse_estimate_bytes: float | None = None  # of those 95 %, for random order inside each window
     may_lack_pages: bool = False  # of most windows it is known that more may have been touched, and not less
     windows: int | None = None  # how many of that length
+    traced_fraction: float | None = None  # of the time: estimate of the program's loss by tracing its training steps
     until_next: bool = False  # the costs are those until the next window will end, which pays for the last one
 
 
@@ -109,8 +110,11 @@ def _cost(figures: Figures) -> Forms:
     who = "it" if figures.resident == RSS else "one or another of its processes"
     paused = f"{who} was held for {percent(figures.paused_fraction)} of the time"
     took = f"memtui took {percent(figures.own_cpu)} of one CPU"
+    traced = ""
+    if figures.traced_fraction is not None:
+        traced = f", and tracing {about_percent(figures.traced_fraction)} more"
     if figures.lost_fraction is None:
-        return (f"To see this, {paused}, and {took}.",)
+        return (f"To see this, {paused}, and {took}{traced.replace(' more', ' of its time')}.",)
     when = "With the time until the next window" if figures.until_next else "So far"
     slowed = f"{when} watching cost it {about_percent(figures.lost_fraction)}"
-    return f"{slowed}: {paused}, and {took}.", f"{slowed}."
+    return f"{slowed}{traced}: {paused}, and {took}.", f"{slowed}{traced}."

@@ -44,6 +44,8 @@ class Overhead:
         paused_max_s: longest pause of a single process.
         lost_fraction: share of the time that the target lost, an estimate.
         self_cpu_fraction: cores that sampler and recorder used.
+        traced_fraction: share of the time that tracing its training steps took of the target, an estimate; of several
+            processes that of the one it took most of. None: nothing was traced.
         reason: why the cost is unknown.
         budget: budget of the recording; None without one.
     """
@@ -55,6 +57,7 @@ class Overhead:
     self_cpu_fraction: float | None
     reason: str
     budget: Budget | None
+    traced_fraction: float | None = None
 
 
 def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhead:
@@ -107,6 +110,8 @@ def overhead_line(overhead: Overhead) -> str:
     """Return the line of the report."""
     lost = overhead.lost_fraction
     slowed = "" if lost is None else f"slowed it by {about_percent(lost)}, "
+    if overhead.traced_fraction is not None:
+        slowed += f"tracing by {about_percent(overhead.traced_fraction)} more, "
     budget = f"; {budget_clause(overhead.budget)}" if overhead.budget is not None else ""
     return (
         f"overhead     {slowed}paused {percent(overhead.paused_fraction)}, "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,13 @@ from memtui.reports.size_summary import SizeSummary, finite_median
 from memtui.reports.source import ReportSource, Source
 from memtui.reports.stack_summary import StackSummary, stack_summaries
 from memtui.reports.tensor_summary import TensorSummary, tensor_summary
-from memtui.reports.training_summary import LearningSummary, TrainingSummary, learning_summaries, training_summaries
+from memtui.reports.training_summary import (
+    LearningSummary,
+    TrainingSummary,
+    learning_summaries,
+    traced_fraction,
+    training_summaries,
+)
 from memtui.reports.verdict.verdict import Verdict, last_verdict
 from memtui.session.sample_arrays import SampleArrays
 
@@ -266,6 +272,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     working_set = memory.working_set(reader, alike, released)
     devices = sorted({step.device for step in steps} - {MAIN_MEMORY})
     budgeted = allowed(hello.options.max_overhead_ppm) and len(samples)
+    training = training_summaries(reader, own_steps)
     return Report(
         memtui_version=hello.memtui_version,
         session=title,
@@ -293,11 +300,11 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         given_back_bytes=released,
         reuse=reuse_summary(reader, working_set),
         budgeted_s=intervals_s(_budgeted_ns(reader), 0) if budgeted else None,
-        overhead=overhead_of(reader, rows, end_ns - start_ns),
+        overhead=replace(overhead_of(reader, rows, end_ns - start_ns), traced_fraction=traced_fraction(training)),
         power=power_summaries(power_readings),
         gpu_counters=counter_summaries(power_readings),
         energy=energy_summary(power_readings, start_ns, end_ns, gco2_per_kwh),
-        training=training_summaries(reader, own_steps),
+        training=training,
         imported=import_summary(reader),
         learning=learning_summaries(reader, own_steps),
         allocations=allocation_summary(reader, own_steps),

@@ -52,6 +52,7 @@ def _figures(report: Report) -> Figures:
         paused_fraction=cost.paused_fraction,
         lost_fraction=cost.lost_fraction,
         own_cpu=cost.self_cpu_fraction,
+        traced_fraction=cost.traced_fraction,
         touched_fraction=report.touched_fraction.fraction,
         resident=report.touched_fraction.of,
         may_lack_pages=report.wss_bytes.lower_bound,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.columns import columns_of
 from memtui.session.connection import SessionFile
+from memtui.session.tables.allocations import AllocationStepRecord
 from memtui.session.tables.learning import (
     About,
     LearningAboutRecord,
@@ -45,6 +48,27 @@ class TrainingReader:
             names=columns_of(TrainingProgressColumns),
         )
         return [ProgressRow(*(*row, device)) for row in rows]
+
+    def traced_fraction(self, until_ns: int = 1 << 62) -> float | None:
+        """Return what tracing took of the time of the process that it slowed most, an estimate; None: it took nothing.
+
+        ``until_ns``: steps that began later do not count.
+        """
+        if not (self._file.has(TrainingProgressRecord) and self._file.has(AllocationStepRecord)):
+            return None
+        figures = "pid, min(start_ns), max(end_ns), max(cost_ns)"
+        seen = self._file.query(
+            f"SELECT {figures} FROM training_progress WHERE start_ns < ? GROUP BY pid", "iiii", until_ns
+        )
+        # A step is recorded in a row for each device, all with what it took in all.
+        steps = self._file.query(
+            "SELECT pid, max(cost_ns) FROM allocation_step WHERE start_ns < ? GROUP BY pid, start_ns", "ii", until_ns
+        )
+        taken_ns: Counter[int] = Counter()
+        for pid, cost_ns in steps:
+            taken_ns[pid] += cost_ns
+        shares = ((cost_ns + taken_ns[pid]) / max(1, end_ns - start_ns) for pid, start_ns, end_ns, cost_ns in seen)
+        return max(shares, default=0.0) or None
 
     def details(self, row: ProgressRow) -> RecordedProgress:
         """Return when the steps of a message ended, and their tensor memory."""

@@ -113,7 +113,8 @@ class HeaderLine(CachedWidget):
         view, draw_style = self.view, self.draw_style
         parts = [
             (1, f"slows it by {text.about_percent(view.lost)}" if view.lost is not None else ""),
-            (2, f"next window in {view.wait_s} s" if view.wait_s is not None else ""),
+            (2, f"tracing by {text.about_percent(view.traced)} more" if view.traced is not None else ""),
+            (3, f"next window in {view.wait_s} s" if view.wait_s is not None else ""),
         ]
         parts = [(rank, word) for rank, word in parts if word]
         warning = next((w for w in view.warnings if text.width(w) <= room), "")

@@ -150,6 +150,11 @@ def test_the_sentences_of_figures_by_hand():
         (f"{start}{share_of_pss}{end}", f"{start}{share_of_pss}.", f"{start}."),
         (f"So far watching cost it about 25 %: {some}", "So far watching cost it about 25 %."),
     ]
+    traced = sentences_of(replace(slowed, traced_fraction=0.08))[1]
+    cost = "So far watching cost it about 25 %, and tracing about 8 % more"
+    assert traced == (f"{cost}: {some}", f"{cost}.")
+    untimed = sentences_of(replace(FIGURES, traced_fraction=0.08))[1]
+    assert untimed == (f"To see this, {held[:-1]}, and tracing about 8 % of its time.",)
     live = sentences_of(replace(slowed, until_next=True))[1]
     assert live[1] == "With the time until the next window watching cost it about 25 %."
     for name, expected in ((RSS, share), (PSS, share_of_pss), (SUM_OF_RSS, share)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from memtui.core.tracer_messages import LearningProgress
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
 from tests.support.sessions import messages, write_session
+from tests.support.told_steps import step
 from tests.support.training_screen import MIB, MS, told
 
 GPU = "cuda:1"
@@ -31,7 +33,7 @@ def session(tmp_path):
     def of(*what):
         stream = list(messages(5))
         stream[-1:-1] = what
-        path = write_session(tmp_path / "s.memtui", stream)
+        path = write_session(tmp_path / f"{len(opened)}.memtui", stream)
         opened.append(Session(path))
         return path, opened[-1].training
 
@@ -113,3 +115,17 @@ def test_damage_is_named(session, damage, trouble):
         file.commit()
     with pytest.raises(SessionError, match=trouble):
         assert (reader.details(row), reader.networks()) == ()
+
+
+def test_what_tracing_took_of_the_time_of_the_process_that_it_slowed_most(session, tmp_path):
+    """Of 1 s what a message of its end says, and a recorded step, which is in the session once for each device."""
+    _, reader = session(replace(told(0), cost_ns=30 * MS), replace(told(10), cost_ns=80 * MS))
+    assert reader.traced_fraction() == pytest.approx(0.08)
+    assert reader.traced_fraction(500 * MS) == pytest.approx(0.06)
+    recorded = replace(step(3), pid=4242, cost_ns=20 * MS)
+    other = replace(told(0), pid=7, cost_ns=60 * MS)
+    _, reader = session(told(0), replace(told(10), cost_ns=80 * MS), recorded, replace(recorded, device=GPU), other)
+    assert reader.traced_fraction() == pytest.approx(0.12), "of the other process; of this one 0.1"
+    for nothing in ((), (replace(told(0), cost_ns=0),)):
+        _, reader = session(*nothing)
+        assert reader.traced_fraction() is None

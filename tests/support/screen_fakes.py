@@ -145,7 +145,11 @@ class FakeSession:
             numa_use=lambda first_ns, last_ns: [],
         )
         self.training = SimpleNamespace(
-            progress=self._training, devices=self._training_devices, networks=self._trainings, details=None
+            progress=self._training,
+            devices=self._training_devices,
+            networks=self._trainings,
+            details=None,
+            traced_fraction=lambda until_ns: None,
         )
         self.allocations = SimpleNamespace(steps=list, driver_memory=list)
         self.tensors = SimpleNamespace(starts=self._tensor_places, latest=lambda pid, t_ns: None)

@@ -7,6 +7,7 @@ import pytest
 from memtui.core.samples import NOT_CLEARED, End, Event
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.header import pids_alive
+from memtui.tui.presenters.playhead import State
 from tests.support.screen_fakes import FakeSession
 
 
@@ -66,3 +67,10 @@ def test_a_program_that_went_on_after_the_last_window_ended_when_it_did():
     earlier = presenter.view().header
     assert ended.duration_s - earlier.duration_s == pytest.approx(13)
     assert earlier.duration_s == pytest.approx((last_ns - presenter.playhead.origin_ns) / 1e9)
+
+
+def test_a_program_that_ended_before_its_first_window_was_not_watched_since_the_machine_started():
+    session = FakeSession(0)
+    session.end = End(18 * 60 * 10**9, "target exited", "")
+    ended = Presenter(session, follow=True).view().header
+    assert (ended.state, ended.duration_s) == (State.ENDED, 0)

@@ -59,8 +59,11 @@ class Header:
         return view if index < 0 else self._measured(view, head, index)
 
     def _end_ns(self, head: Playhead) -> int:
-        """Return when the last window ended; of a session that is shown at its end, when the recording did."""
-        end = self._reader.end if head.state is State.ENDED else None
+        """Return when the last window ended; of a session that is shown at its end, when the recording did.
+
+        Without a window nothing says when the recording began.
+        """
+        end = self._reader.end if head.state is State.ENDED and len(self._reader.samples) else None
         return max(head.latest_ns, end.t_ns) if end is not None else head.latest_ns
 
     def _how_it_ended(self) -> str:

@@ -214,8 +214,11 @@ class Presenter:
         if self.complete or moving:  # the picture comes first
             self.verdicts.update(self.reader, index, moving=moving)
             self.complete = not self.verdicts.due and self.complete
+        all_reuse = self._all_reuse(sample, reuse)
+        sentences = self._sentences.view(self.reader, index, all_reuse, processes, self.verdicts.forms)
+        header = self._header.view(head, processes, self._ticks.drawn(head.origin_ns, head.latest_ns))
         return MemoryView(
-            header=self._header.view(head, processes, self._ticks.drawn(head.origin_ns, head.latest_ns)),
+            header=replace(header, traced=self._sentences.traced_fraction),
             graph=graph,
             heat=heat,
             reuse=reuse,
@@ -225,9 +228,7 @@ class Presenter:
             processes=self._processes(index, processes),
             output=self.output.view(),
             tensors=tensors,
-            sentences=self._sentences.view(
-                self.reader, index, self._all_reuse(sample, reuse), processes, self.verdicts.forms
-            ),
+            sentences=sentences,
         )
 
     @property

@@ -35,6 +35,11 @@ class SentencesLog:
         self._figures = Figures()
         self._ending: Forms | None = None
 
+    @property
+    def traced_fraction(self) -> float | None:
+        """What tracing took of the time of the target until the cursor; None: nothing is traced."""
+        return self._figures.traced_fraction
+
     def view(
         self,
         reader: Session,
@@ -58,7 +63,9 @@ class SentencesLog:
             after = last_part(samples, reader.end, alive=reader.alive) if is_last else NOTHING
             figures = self._windows.figures(samples, after)
             until_next = reader.end is None and after.length_ns > 0
-            self._cursor_key, self._figures = key, replace(figures, until_next=until_next)
+            traced = reader.training.traced_fraction(1 << 62 if is_last else int(samples.end_ns[index]))
+            figures = replace(figures, until_next=until_next, traced_fraction=traced)
+            self._cursor_key, self._figures = key, figures
         first = (self._ending_of(reader) if index == len(samples.sample) - 1 else ()) or verdict
         if reuse is None:
             return SentencesView((*first, *sentences_of(self._figures)))

@@ -134,6 +134,7 @@ class HeaderView:
     paused_s: float | None = None
     own_cpu: float | None = None  # fraction of one core that watching costs
     lost: float | None = None  # share of its time that the target loses by being watched, an estimate
+    traced: float | None = None  # what tracing its training steps takes on top, an estimate
     budgeted_s: float | None = None  # the interval that the budget allows in place of the requested one
     spent: float | None = None  # the share of the time that a budget bounds: what is lost, or memtui's CPU time
     budget: float | None = None  # that share at most
