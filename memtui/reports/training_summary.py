@@ -112,7 +112,7 @@ def training_summaries(reader: ReportSource, recorded: Sequence[RecordedStep]) -
 
 def traced_fraction(summaries: Iterable[TrainingSummary]) -> float | None:
     """Return what tracing took of the time of the process that it slowed most; None: it took nothing."""
-    return max((one.view_fraction + one.recording_fraction for one in summaries), default=0.0) or None
+    return max((process.view_fraction + process.recording_fraction for process in summaries), default=0.0) or None
 
 
 def _training_of(reader: ReportSource, rows: list[ProgressRow], recorded: list[RecordedStep]) -> TrainingSummary:

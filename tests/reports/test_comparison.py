@@ -24,6 +24,7 @@ from memtui.reports.comparison.common_windows import common_interval_s
 from memtui.reports.comparison.differences import condition_rows, figure_rows, notes, sentences, window_text
 from memtui.reports.comparison.load import memory_of
 from memtui.reports.comparison.model import against, letters
+from memtui.reports.comparison.selected_windows import HOW
 from memtui.reports.comparison.text import read, same_windows, text, to_dict
 from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
@@ -139,8 +140,8 @@ def test_a_doubt_of_several_sessions_is_told_once(opened):
 
 
 def test_whose_windows_cannot_be_merged_is_told(opened):
-    _, same = opened(a=changed(20, 200 * MS, 2000 * MS), b=short())
-    assert same.reason == "A: its windows took 200 ms to 2.0 s"
+    _, same = opened(a=changed(20, 300 * MS, 2000 * MS), b=short())
+    assert same.reason == f"A: its windows took 300 ms to 2.0 s ({HOW})"
 
 
 def test_what_depends_on_windows_is_held_against_windows_of_the_same_length_only(opened):
@@ -265,6 +266,7 @@ def test_words():
     assert letters([0, 2, 3]) == "A, C and D"
     assert against(None, 1.0) == against(1.0, 0.0) == against(1.0, None) == ""
     assert against(0.5, 1.0) == "−50.0 %"
+    assert against(0.9999, 1.0) == against(1.0, 1.0) == "+0.0 %"
     assert window_text([None]) == ""
 
 

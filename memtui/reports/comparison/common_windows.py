@@ -1,5 +1,7 @@
 """Sessions of different intervals in windows of one length: the shorter ones are merged (``analysis.window_merging``).
 
+Where the interval of a session changed while it was recorded, windows are selected (``selected_windows``).
+
 A window of k times the length would have the union of the pages of k neighbours. Only the stored pages of one process
 can be merged, so the figures here are those of the process with the most touched pages, without filtered ranges.
 """
@@ -19,6 +21,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.units import between, duration
 from memtui.reports.comparison.load import NOTHING, reuse_of, stepped
 from memtui.reports.comparison.model import CommonWindows, RecordedMemory, letters
+from memtui.reports.comparison.selected_windows import HOW, in_selected_windows
 from memtui.reports.source import ReportSource
 from memtui.session.page_windows import PageWindows, busiest
 
@@ -62,10 +65,12 @@ def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[Recorded
             reasons[index] = "no page sets are stored"
         else:
             steady.append(memory.interval_s[0])
+    have_moved = any(memory is not None and memory.interval_s[0] != memory.interval_s[1] for memory in memories)
+    if have_moved and (selected := in_selected_windows(readers, memories)) is not None:
+        return selected
     if len(steady) < 2:
-        return CommonWindows(
-            0.0, (), reasons, "; ".join(f"{letters([index])}: {why}" for index, why in reasons.items())
-        )
+        why_not = "; ".join(f"{letters([index])}: {why}" for index, why in reasons.items())
+        return CommonWindows(0.0, (), reasons, f"{why_not} ({HOW})" if have_moved else why_not)
     length_s = common_interval_s(steady)
     if length_s is None:
         lengths = ", ".join(f"{interval:g} s" for interval in sorted(set(steady)))

@@ -98,6 +98,11 @@ def figure_rows(memories: Sequence[RecordedMemory | None]) -> list[Difference]:
     return rows + [row for device, scope in sources for row in _power_rows(memories, device, scope)]
 
 
+def figure_rows_of(same: CommonWindows) -> list[Difference]:
+    """Return the figures of windows of one length, without those that no session has of them."""
+    return [row for row in figure_rows(same.memories) if any(value is not None for value in row.values)]
+
+
 def _has_row(memory: RecordedMemory, name: str) -> bool:
     if name in OF_PSS and memory.resident == RSS:
         return False  # it is the RSS
@@ -231,6 +236,8 @@ def _merging_clause(same: CommonWindows | None) -> str:
         return ""
     if same.reason:
         return f"; they cannot be merged to one length: {same.reason}"
+    if same.selected_s is not None:
+        return f"; those of {same.windows} are"
     left = "".join(f"; not {letters([index])}: {why}" for index, why in same.reasons.items())
     return f"; merged to {duration(same.interval_s)} they are{left}"
 
@@ -275,41 +282,38 @@ def _row(
 def sentences(sessions: Sequence[ComparedSession], same: CommonWindows | None) -> list[str]:
     """Return sentences on the change of the other sessions to the first, of comparable figures only."""
     recorded = [session.memory for session in sessions]
-    merged = list(same.memories) if same is not None and not same.reason else None
     lines = []
     for index, session in enumerate(sessions[1:], 1):
-        clauses = _of_memory(index, recorded, merged) + _of_training(session.training, sessions[0].training)
+        clauses = _of_memory(index, recorded, same) + _of_training(session.training, sessions[0].training)
         if clauses:
             lines.append(f"{LETTERS[index]} against A: {'; '.join(clauses)}.")
     return lines
 
 
-def _of_memory(
-    index: int, recorded: Sequence[RecordedMemory | None], merged: Sequence[RecordedMemory | None] | None
-) -> list[str]:
+def _of_memory(index: int, recorded: Sequence[RecordedMemory | None], same: CommonWindows | None) -> list[str]:
     memory, first = recorded[index], recorded[0]
     if memory is None or first is None:
         return []
     if memory.interval_s == first.interval_s:
-        clauses = _of_windows(memory, first, "")
+        clauses = _of_windows(memory, first, window_text([memory]))
     else:
-        pair = (merged[index], merged[0]) if merged is not None else (None, None)
-        clauses = _of_windows(*pair, ", merged")
+        pair = (same.memories[index], same.memories[0]) if same is not None and not same.reason else (None, None)
+        clauses = _of_windows(*pair, same.windows if same is not None else "")
     if {memory.resident, first.resident} == {RSS}:
         return clauses + _compared(memory, first, "rss_median_bytes", "median RSS")
     # A sum of RSS cannot be compared with the RSS of one process.
     return clauses + _compared(memory, first, "pss_median_bytes", "median PSS")
 
 
-def _of_windows(memory: RecordedMemory | None, first: RecordedMemory | None, merged: str) -> list[str]:
-    """Return sentences on figures that depend on the length of windows; ``merged``: suffix for merged windows."""
+def _of_windows(memory: RecordedMemory | None, first: RecordedMemory | None, windows: str) -> list[str]:
+    """Return sentences on figures that depend on the length of windows; ``windows``: which these are."""
     if memory is None or first is None:
         return ["windows of different lengths, so that working sets and reuse are not held against each other"]
     clauses = _compared(memory, first, "wss_median_bytes", "median WSS")
     clauses += _compared(memory, first, "reuse_p95_bytes", "95 % of returning touches come back within at most")
     if not clauses:
         return []
-    return [*clauses[:-1], f"{clauses[-1]} (windows of {between(*map(duration, memory.interval_s))}{merged})"]
+    return [*clauses[:-1], f"{clauses[-1]} ({windows})"]
 
 
 def _compared(memory: RecordedMemory, first: RecordedMemory, name: str, label: str) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from memtui.analysis.lines import Line
 from memtui.core.options import LETTERS
+from memtui.core.units import between, duration
 from memtui.reports.power_summary import PowerSummary
 
 OF_BURSTS = ("burst_p50_estimate_bytes", "burst_p95_estimate_bytes")  # figures that few sessions have
@@ -102,19 +103,31 @@ class ComparedSession:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommonWindows:
-    """Sessions of different windows in windows of one length, of the pages that were stored of one process each.
+    """Sessions of different windows in windows of one length.
+
+    Shorter windows are merged, of the pages that were stored of one process each; or, where a budget moved the
+    interval, windows are selected that took about as long in all sessions.
 
     Attributes:
-        interval_s: the length.
+        interval_s: the length of merged windows; 0: none were merged.
         memories: memory in the order of the sessions; None where it cannot be derived.
         reasons: why it cannot be derived, by index of the session.
         reason: why it can be derived for no session; "" otherwise.
+        selected_s: the shortest and the longest of selected windows; None: none were selected.
     """
 
     interval_s: float
     memories: Sequence[RecordedMemory | None]
     reasons: Mapping[int, str] = field(default_factory=dict)
     reason: str = ""
+    selected_s: tuple[float, float] | None = None
+
+    @property
+    def windows(self) -> str:
+        """The windows of all sessions: ``windows of 2.0 s, merged``, or ``windows of 4.5 s to 6.3 s``."""
+        if self.selected_s is None:
+            return f"windows of {duration(self.interval_s)}, merged"
+        return f"windows of {between(*map(duration, self.selected_s))}"
 
 
 def change_text(run: ComparedTraining, first: ComparedTraining) -> str:
@@ -128,7 +141,7 @@ def against(value: float | None, first: float | None) -> str:
     """Return the relative change of a value to the first, ``+4.2 %``; "" where one of them is unknown, or 0."""
     if value is None or not first:
         return ""
-    return f"{value / first - 1:+.1%}".replace("%", " %").replace("-", "−")
+    return f"{round(value / first - 1, 3) + 0.0:+.1%}".replace("%", " %").replace("-", "−")  # no "−0.0 %"
 
 
 def letters(indices: Sequence[int]) -> str:

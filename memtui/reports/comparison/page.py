@@ -15,6 +15,7 @@ from memtui.reports.comparison.differences import (
     Difference,
     condition_rows,
     figure_rows,
+    figure_rows_of,
     notes,
     resident_text,
     sentences,
@@ -65,7 +66,7 @@ def page(
         *_merged(same, labels),
         *_heat(sessions, labels, pictures),
     ]
-    merged = same is not None and not same.reason
+    merged = same is not None and not same.reason and same.selected_s is None
     conditions = condition_rows(sessions)
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -76,9 +77,8 @@ def page(
         _table("Trainings", labels, training_rows([session.training for session in sessions])),
         _table("Figures, and how much more than in A", labels, figure_rows(memories)),
     ]
-    if same is not None and merged:
-        head = f"In windows of {duration(same.interval_s)}, merged from shorter ones"
-        parts.append(_table(head, labels, figure_rows(same.memories)))
+    if same is not None and not same.reason:
+        parts.append(_table(f"In {same.windows}", labels, figure_rows_of(same)))
     if conditions:
         parts.append(_table("Conditions that differ", labels, conditions))
     parts.append(section("Method", [*METHOD, MERGED] if merged else METHOD))
@@ -146,7 +146,7 @@ def _reuse(name: str, window: str, labels: Sequence[str], curves: Sequence[Line]
 
 
 def _merged(same: CommonWindows | None, labels: Sequence[str]) -> list[Chart]:
-    if same is None or same.reason:
+    if same is None or same.reason or same.selected_s is not None:
         return []
     merged = [(label, memory) for label, memory in zip(labels, same.memories, strict=True) if memory is not None]
     named, memories = [label for label, _ in merged], [memory for _, memory in merged]

@@ -15,7 +15,15 @@ from memtui.core.options import LETTERS
 from memtui.core.text import short_command
 from memtui.core.units import duration, size
 from memtui.reports.comparison.common_windows import differ, in_same_windows
-from memtui.reports.comparison.differences import FIGURES, Difference, condition_rows, figure_rows, notes, sentences
+from memtui.reports.comparison.differences import (
+    FIGURES,
+    Difference,
+    condition_rows,
+    figure_rows,
+    figure_rows_of,
+    notes,
+    sentences,
+)
 from memtui.reports.comparison.load import names, recorded
 from memtui.reports.comparison.model import (
     CommonWindows,
@@ -69,6 +77,7 @@ def to_dict(sessions: Sequence[ComparedSession], same: CommonWindows | None, tit
         if same is None
         else {
             "interval_s": same.interval_s or None,
+            "selected_s": same.selected_s,
             "reason": same.reason,
             "sessions": [None if memory is None else _memory(memory) for memory in same.memories],
         },
@@ -115,8 +124,8 @@ def text(sessions: Sequence[ComparedSession], same: CommonWindows | None) -> lis
     if rows := figure_rows(memories):
         parts.append(_aligned(rows, len(sessions)))
     if same is not None and not same.reason:
-        lines = _aligned(figure_rows(same.memories), len(sessions))
-        parts.append([f"in windows of {duration(same.interval_s)}, merged:", *lines])
+        lines = _aligned(figure_rows_of(same), len(sessions))
+        parts.append([f"in {same.windows}:", *lines])
     if rows := condition_rows(sessions):
         parts.append(["conditions that differ:", *_aligned(rows, len(sessions))])
     if lines := notes(sessions, same):

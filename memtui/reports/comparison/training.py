@@ -48,9 +48,7 @@ def run_of(reader: ReportSource) -> ComparedTraining | None:
     iterations = np.array([point.iteration for point in points], np.float64)
     seconds = np.array([point.t_ns - start_ns for point in points], np.float64) / 1e9
     memory, memory_s = _memory(allocations, start_ns)
-    last = max(
-        [point.iteration for point in points[-1:]] + [row.first_step + row.steps for row in rows[-1:]], default=0
-    )
+    last = max([point.iteration for point in points[-1:]] + [sum(row.steps for row in rows)])  # steps as in a report
     return ComparedTraining(
         title=f"{about.network} by {about.rule}" if about is not None else reader.hello.target.command,
         loss=_line(iterations, [point.loss for point in points]),

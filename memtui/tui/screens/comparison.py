@@ -235,7 +235,10 @@ class ComparisonScreen(PartsScreen):
             self._show_memory()
         self.figures.show(self._listing())
         what = "trainings" if self._page == TRAINING else "sessions"
-        merged = f", windows merged to {text.duration(self._same.interval_s)}" if self._same and self._merged else ""
+        merged = ""
+        if self._merged and self._same is not None:
+            length = text.duration(self._same.interval_s)
+            merged = f", {f'windows merged to {length}' if self._same.selected_s is None else self._same.windows}"
         self.head.show(f" compare   {len(self._sessions)} {what}{merged}")
         self.foot.show(f" {_fitting(self._keys(), self.app.size.width - 2)}")
 
@@ -249,7 +252,8 @@ class ComparisonScreen(PartsScreen):
             keys += [f"x {'seconds' if self._other_axis else 'share'}", f"m {'RSS' if self._vm else 'VM'}"]
             keys += [f"r {'held' if self._missed else 'missed'}"]
             if self._same is not None and not self._same.reason:
-                keys.append(f"i {'as recorded' if self._merged else 'merged'}")
+                how = "merged" if self._same.selected_s is None else "alike"
+                keys.append(f"i {'as recorded' if self._merged else how}")
             elif self._derive is not None and self._same is None:
                 keys.append("merging windows")
         keys.append(f"d {'figures' if self._differences else 'differences'}")
