@@ -80,5 +80,11 @@ def time_left(forecast: Forecast) -> str:
 
 def rate(bytes_per_s: float) -> str:
     """Return a rate per second, minute or hour: in the first unit in which it is at least a MiB."""
-    seconds, name = next((unit for unit in ((1, "s"), (60, "min")) if bytes_per_s * unit[0] >= 1 << 20), (3600, "h"))
-    return f"{size(bytes_per_s * seconds)}/{name}"
+    return rates(bytes_per_s)
+
+
+def rates(*bytes_per_s: float) -> str:
+    """Return ``2.00 MiB/s to 3.00 MiB/s``: rates that rise, all in the unit of the first."""
+    first = bytes_per_s[0]
+    seconds, name = next((unit for unit in ((1, "s"), (60, "min")) if first * unit[0] >= 1 << 20), (3600, "h"))
+    return " to ".join(f"{size(each * seconds)}/{name}" for each in bytes_per_s)

@@ -30,6 +30,11 @@ class Growth:
     high_bytes_per_s: float
     span_s: float
 
+    @property
+    def error(self) -> float:
+        """Half the interval, as a share of the rate."""
+        return (self.high_bytes_per_s - self.low_bytes_per_s) / 2 / self.bytes_per_s
+
 
 def growth_of(t_s: Floats, used_bytes: Floats) -> Growth | None:
     """Return the growth at the end of a series; None where it does not grow steadily.

@@ -64,6 +64,20 @@ def test_what_is_not_a_leak(tmp_path, resident, why):
     assert why in check.looked_at
 
 
+def test_an_uneven_growth_of_a_young_program_may_be_its_start(tmp_path):
+    """A training whose allocator settles: some 90 MiB in a minute, up by 33 MiB at once and down by 3."""
+
+    def settles(n):
+        return 20, 300 + (0, 30, 27, 60, 57, 90)[n // 10], 30
+
+    young = checks_of(session_of(tmp_path / "a.memtui", settles, windows=60, age_s=0))["leak"]
+    assert young.undecided
+    assert "unevenly, as in a program that settles down (look again when it is 5 min old)" in young.looked_at
+    assert checks_of(session_of(tmp_path / "b.memtui", settles, windows=60))["leak"].finding is not None
+    even = session_of(tmp_path / "c.memtui", lambda n: (20, 300 + n, 30), windows=60, age_s=0)
+    assert checks_of(even)["leak"].finding is not None
+
+
 def test_a_program_that_loads_its_data_is_not_a_leak_while_it_is_young(tmp_path):
     young = session_of(tmp_path / "a.memtui", lambda n: (20, 40 + 6 * n, 30), appending(6), age_s=0)
     assert "as fast as a program that loads its data" in checks_of(young)["leak"].looked_at

@@ -73,6 +73,7 @@ def test_while_the_cursor_moves_it_is_computed_every_few_seconds(rests, monkeypa
         first = log.update(reader, 60, moving=True)
         now[0] += live_s - 1
         assert log.update(reader, 64, moving=True) is first
+        assert log.end_ns == reader.samples.end_ns[60], "the page names the window that its verdict is of"
         now[0] += 1
         later = log.update(reader, 65, moving=True)
         assert later is not first

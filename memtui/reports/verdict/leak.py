@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from memtui.analysis.limit_forecast import rate
+from memtui.analysis.limit_forecast import rate, rates
 from memtui.analysis.memory_growth import Growth, growth_of
 from memtui.analysis.resident import PSS
 from memtui.core.fast_numpy import median
@@ -19,10 +19,12 @@ USED_SHARE = 0.25  # of what was added: the working set grows by less where it i
 START_SHARE = 1 / 3  # of what is resident, in a minute: a program that grows faster may be loading its data ...
 LOADS_BYTES_PER_S = 4 << 20  # ... if it grows by this at least ...
 STARTED_S = 300.0  # ... and is not older than this
+START_ERROR = 0.25  # of the rate: what grows less evenly may be settling down, in a program that is not older than that
 MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes copy what they share
 RETURNED_SHARE = 0.5  # of the growth: what came back from swap was there before
 ALIKE = 0.5  # of the median length of windows: what windows that are compared have at least
 AGAIN_SHARE = 0.05  # of what was added: where more of it was touched again, it is not called unused
+GROWN_SHARE = 11 / 12  # of the time of a growth: what a program maps when it starts is not part of it
 MOST_WINDOWS = 240  # whose pages are looked at for that
 OLD_SHARE = 0.25  # of the time: with an older reading nothing is known of its end
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
@@ -43,10 +45,8 @@ def leak(recent: Recent) -> Check:
     grown_bytes = growth.bytes_per_s * growth.span_s
     if grown_bytes < max(LEAST_BYTES, LEAST_SHARE * resident[-1]):
         return Check(RULE, f"{between}, too little to tell")
-    least_bytes_per_s = max(START_SHARE * resident[-1] / 60, LOADS_BYTES_PER_S)
-    if growth.bytes_per_s > least_bytes_per_s and recent.age_s < STARTED_S:
-        undecided = f"{between}: as fast as a program that loads its data (look again when it is {span(STARTED_S)} old)"
-        return Check(RULE, undecided, undecided=True)
+    if recent.age_s < STARTED_S and (start := _start(growth, float(resident[-1]))):
+        return Check(RULE, f"{between}{start} (look again when it is {span(STARTED_S)} old)", undecided=True)
     if where_from := _where_from(recent, growth, grown_bytes):
         return Check(RULE, f"{between}, as {where_from}")
     used_bytes = _working_set_growth(recent, growth)
@@ -58,6 +58,13 @@ def leak(recent: Recent) -> Check:
     if in_files:
         return Check(RULE, f"{between}, most of it mapped files, which the kernel can take back")
     return Check(RULE, between, finding=_finding(recent, growth, float(resident[-1]), memory, tensors))
+
+
+def _start(growth: Growth, now_bytes: float) -> str:
+    """Return why the growth of a young program may be its start; empty where it is not like one."""
+    if growth.bytes_per_s > max(START_SHARE * now_bytes / 60, LOADS_BYTES_PER_S):
+        return ": as fast as a program that loads its data"
+    return ", unevenly, as in a program that settles down" if growth.error > START_ERROR else ""
 
 
 def _not_steady(recent: Recent, kind: str, resident: Floats) -> Check:
@@ -111,7 +118,7 @@ def _working_set_growth(recent: Recent, growth: Growth) -> float | None:
 
 def _grown(recent: Recent, growth: Growth) -> tuple[tuple[GrownMemory, ...], tuple[GrownTensors, ...], bool]:
     """Return what grew most by mapping and by kind of tensor, and whether most of it lies in mapped files."""
-    source, first_sample = recent.source, recent.sample_before(growth.span_s)
+    source, first_sample = recent.source, recent.sample_before(GROWN_SHARE * growth.span_s)
     before, after = source.vma_rss(first_sample), source.vma_rss(recent.sample)
     grown = np.array([after.get(row.id, 0) - before.get(row.id, 0) for row in recent.rows], np.int64)
     anonymous = np.array([is_anonymous(row) for row in recent.rows], bool)
@@ -145,7 +152,7 @@ def _finding(
     several = len({part.pid for part in memory}) > 1
     evidence = [
         f"resident memory grew by {size(growth.bytes_per_s * growth.span_s)} in the last {span(growth.span_s)}, by "
-        f"{rate(growth.low_bytes_per_s)} to {rate(growth.high_bytes_per_s)} (95 %)",
+        f"{rates(growth.low_bytes_per_s, growth.high_bytes_per_s)} (95 %)",
         *(
             f"{part.name if part.name != ANONYMOUS else NO_FILE}"
             f"{f' of pid {part.pid}' * several}: {size(part.grown_bytes)} more"

@@ -231,12 +231,6 @@ class Presenter:
             sentences=sentences,
         )
 
-    @property
-    def cursor_s(self) -> float | None:
-        """When the window at the cursor ended, in seconds after the session began; None without a window."""
-        head = self.playhead
-        return (int(self.reader.samples.end_ns[head.index]) - head.origin_ns) / 1e9 if head.index >= 0 else None
-
     def _in_sight(self, index: int) -> list[Process]:
         """Return the processes of the window at the cursor, and those whose ranges are loaded."""
         self._log.update(self.reader)

@@ -32,6 +32,7 @@ class VerdictLog:
         self._at_s = 0.0
         self._pages: UnionCache | None = None
         self.verdict: Verdict | None = None
+        self.end_ns: int | None = None  # of the window of that verdict, which may be an earlier one than the cursor's
 
     def update(self, reader: Session, index: int, *, moving: bool) -> Verdict | None:
         """Return the verdict at a window; None before the first one.
@@ -45,7 +46,7 @@ class VerdictLog:
             SessionError: the session is damaged.
         """
         if index < 0:
-            self._key = self._next = self.verdict = None
+            self._key = self._next = self.verdict = self.end_ns = None
             self.due = False
             return None
         samples = reader.samples
@@ -60,6 +61,7 @@ class VerdictLog:
         if goes_on or (key != self._key and (late if moving else rests)):
             self._key, self._at_s = key, now_s
             self.verdict = self._verdict_at(reader, index, key[1])
+            self.end_ns = int(samples.end_ns[index])
         return self.verdict
 
     def _memory_will_be_full(self) -> bool:

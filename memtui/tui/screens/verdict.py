@@ -46,7 +46,9 @@ class VerdictScreen(CursorScreen):
 
     def find(self) -> None:
         def view(presenter: Presenter) -> None:
-            self.post_message(_Ready(presenter.verdicts.verdict, presenter.cursor_s))
+            end_ns = presenter.verdicts.end_ns
+            time_s = None if end_ns is None else (end_ns - presenter.playhead.origin_ns) / 1e9
+            self.post_message(_Ready(presenter.verdicts.verdict, time_s))
 
         self._submit(view)
 
