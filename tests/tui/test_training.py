@@ -80,6 +80,15 @@ async def test_keys_are_those_of_the_time_axis(tmp_path):
         await until(pilot, lambda: isinstance(app.screen, MemoryScreen))
 
 
+async def test_the_newest_step_is_shown_where_steps_came_after_the_last_window(tmp_path):
+    """The session has 4 s of windows, and steps of 5 s."""
+    async with opened(tmp_path, *(told(n) for n in range(0, 100, 10))) as (app, pilot):
+        await pilot.press("end")
+        await until(pilot, lambda: "step 99 ·" in screen_text(app))
+        await pilot.press("left")
+        await until(pilot, lambda: "step 77 ·" in screen_text(app))
+
+
 async def test_enter_shows_the_recorded_step_that_is_nearest(tmp_path):
     async with opened(tmp_path, told(0), step(20), step(40), told(10)) as (app, pilot):
         assert "2 recorded" in screen_text(app)

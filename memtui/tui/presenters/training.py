@@ -69,7 +69,12 @@ class TrainingLog:
 
         near = min(recorded, key=distance, default=(-1, None))[0]
         here = next((p for p in reversed(parts) if p.row.start_ns <= head.cursor_ns), parts[0] if parts else None)
-        step, step_ns = _current_step(here, head.cursor_ns)
+        moment_ns = head.cursor_ns
+        # Steps end while a window lasts, and recorded steps are counted until now.
+        newest = [row for row in reader.training.progress(moment_ns) if row.pid == pid][-1:] if head.follow else []
+        for row in newest:
+            here, moment_ns = self._progress(reader, row), max(moment_ns, row.end_ns)
+        step, step_ns = _current_step(here, moment_ns)
         return TrainingView(
             axis,
             start_ns,
