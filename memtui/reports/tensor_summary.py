@@ -21,6 +21,7 @@ from memtui.reports.window_means import COLD_SHARE, LISTED, spread
 
 MOST_TENSORS = 4  # in a report for people, and of layers
 NO_PAGES = "no pages are stored of a window in which the places of tensors were known"
+DIFFERENT = 0.05  # of the mean: more of it in one window is said
 MOVED = "every tensor moved within every window; w in the replay shows where they lay when it began"
 
 
@@ -32,12 +33,14 @@ class CategorySum:
         category: one of ``CATEGORIES``.
         touched_bytes: touched bytes in a window.
         exists_bytes: size of the tensors.
+        exists_max_bytes: the same in the window with the most of them: tensors that move within one are not counted.
         most: the largest tensor, where the category does not name its owner.
     """
 
     category: str
     touched_bytes: float
     exists_bytes: float
+    exists_max_bytes: float
     most: LargestTensor | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,6 +66,7 @@ class LayerSum:
     layer: str
     touched_bytes: float
     exists_bytes: float
+    exists_max_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +140,15 @@ def _summary_of(history: TensorHistory, numbers: TensorNumbers, windows: Sequenc
     count = len(windows)
     sums = TensorSums.of(list(windows), len(numbers))
     rest = np.sum([window.rest_bytes for window in windows], axis=0) / count
-    kinds = {name: (touched, exists) for name, touched, exists in _sums_by(Grouping.KIND, numbers, sums, count)}
-    layers = _sums_by(Grouping.LAYER, numbers, sums, count)
+    kinds = {part[0]: part for part in _sums_by(Grouping.KIND, numbers, sums, windows)}
+    layers = _sums_by(Grouping.LAYER, numbers, sums, windows)
     hottest, coldest = _extremes(numbers, sums)
     unknown = largest_unknown(history.maps[-1])
     return TensorSummary(
         pid=history.pid,
         windows=count,
         parts=tuple(
-            CategorySum(name, *kinds[name], unknown if name == CATEGORIES[UNKNOWN] else None)
+            CategorySum(*kinds[name], unknown if name == CATEGORIES[UNKNOWN] else None)
             for name in CATEGORIES
             if name in kinds
         ),
@@ -157,16 +161,23 @@ def _summary_of(history: TensorHistory, numbers: TensorNumbers, windows: Sequenc
     )
 
 
-def _sums_by(by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: int) -> list[tuple[str, float, float]]:
-    """Return (name, touched bytes, bytes) of each group that ever existed, means over all windows."""
+def _sums_by(
+    by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: Sequence[Window]
+) -> list[tuple[str, float, float, float]]:
+    """Return (name, touched bytes, bytes, most bytes in a window) of each group that ever existed.
+
+    The first two are means over all windows.
+    """
     if not len(numbers):
         return []
     category, layer, _, size_bytes, _ = (list(column) for column in zip(*numbers.identities, strict=True))
     group, first = groups(category, layer, by)
-    touched = grouped(sums.touched_bytes, group, len(first)) / windows
-    exists = grouped(np.array(size_bytes, np.int64) * sums.windows, group, len(first)) / windows
+    sizes, count = np.array(size_bytes, np.int64), len(windows)
+    touched = grouped(sums.touched_bytes, group, len(first)) / count
+    exists = grouped(sizes * sums.windows, group, len(first)) / count
+    most = np.max([grouped(sizes[each.number], group[each.number], len(first)) for each in windows], axis=0)
     names = [CATEGORIES[category[index]] if by is Grouping.KIND else layer[index] for index in first]
-    parts = zip(names, touched.tolist(), exists.tolist(), strict=True)
+    parts = zip(names, touched.tolist(), exists.tolist(), most.astype(float).tolist(), strict=True)
     return [part for part in parts if part[2]]
 
 
@@ -198,14 +209,9 @@ def tensor_lines(summary: TensorSummary | None) -> list[str]:
     if summary.reason:
         return [f"by tensor    n/a: {summary.reason}"]
     parts = ", ".join(
-        f"{part.category} {size(part.touched_bytes)} of {size(part.exists_bytes)}{of_it(part.most, part.exists_bytes)}"
-        for part in summary.parts
+        f"{part.category} {_touched_of(part)}{of_it(part.most, part.exists_bytes)}" for part in summary.parts
     )
-    layers = [
-        f"{tensor_name(layer.layer, '')} {size(layer.touched_bytes)} of {size(layer.exists_bytes)}"
-        for layer in summary.layers
-        if layer.layer
-    ]
+    layers = [f"{tensor_name(layer.layer, '')} {_touched_of(layer)}" for layer in summary.layers if layer.layer]
     rest = [f"{part.part} {size(part.touched_bytes)}" for part in summary.rest if part.touched_bytes]
     return [
         f"by tensor    touched in a window, of what there is: {parts}, the rest (activations, temporaries, "
@@ -216,6 +222,14 @@ def tensor_lines(summary: TensorSummary | None) -> list[str]:
         *_listed("cold tensors", list(map(_tensor, summary.coldest[:MOST_TENSORS]))),
         *_listed("the rest", rest),
     ]
+
+
+def _touched_of(part: CategorySum | LayerSum) -> str:
+    """Return ``7.01 MiB of 7.01 MiB``, and how much there is in a window where less of it moved."""
+    touched = f"{size(part.touched_bytes)} of {size(part.exists_bytes)}"
+    if part.exists_max_bytes <= (1 + DIFFERENT) * part.exists_bytes:
+        return touched
+    return f"{touched} (up to {size(part.exists_max_bytes)})"
 
 
 def _listed(head: str, items: list[str]) -> list[str]:

@@ -112,7 +112,10 @@ def test_the_working_set_by_category(tmp_path):
     assert parts["inputs"].exists_bytes == pytest.approx((64 << 20) * later)
     assert result.rest_bytes + sum(p.touched_bytes for p in parts.values()) == pytest.approx(total, rel=1e-3)
     text = format_report(build_report(path))
-    assert "by tensor    touched in a window, of what there is: weights 3.00 MiB of 3.00 MiB" in text
+    assert [parts[name].exists_max_bytes for name in ("weights", "inputs")] == [3 << 20, 64 << 20]
+    assert "by tensor    touched in a window, of what there is: weights 3.00 MiB of 3.00 MiB, inputs " in text
+    mean = f"{(64 << 20) * later / (1 << 20):.1f} MiB"
+    assert f"inputs {(8 << 20) * later / (1 << 20):.2f} MiB of {mean} (up to 64.0 MiB), the rest" in text
     assert "\nby layer     b " in text
     assert "\nhot tensors  b.weight inputs 8.00 MiB of 64.0 MiB, a.weight weights 3.00 MiB of 3.00 MiB" in text
     assert "\ncold tensors b.weight inputs 8.00 MiB of 64.0 MiB\n" in text

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memtui.analysis.limit_forecast import forecast_of, time_left
+from memtui.analysis.limit_forecast import forecast_of, rates, time_left
 from memtui.analysis.memory_growth import growth_of
 from memtui.cli.main import main
 from memtui.core.samples import End, MemoryLimit, Power, Process, ProcessWindow, Window
@@ -206,3 +206,9 @@ def test_a_session_keeps_them_and_report_and_export_have_them(tmp_path, capsys):
     stalls = "stall_cgroup,some_stall_ns,full_stall_ns,refaults,oom_score_adj"
     assert rows[0] == f"t_ns,cgroup,limit_bytes,used_bytes,reclaimable_bytes,swap_bytes,left_bytes,{stalls}"
     assert len(rows) == 61
+
+
+def test_an_interval_of_a_rate_has_one_unit():
+    assert rates(2 << 20, 3 << 20) == "2.00 MiB/s to 3.00 MiB/s"
+    assert rates(GIB / 1024 / 2, 2 << 20) == "30.0 MiB/min to 120 MiB/min"
+    assert rates(1 << 10) == "3.52 MiB/h"
