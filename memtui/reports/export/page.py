@@ -189,7 +189,8 @@ def _processes(report: Report) -> str:
         for process in report.processes
     ]
     why = next((process.gpu_reason for process in report.processes if process.gpu_bytes is None), "")
-    note = "Means over the windows of each." + f" GPU memory n/a: {why}." * bool(why)
+    note = "WSS: mean over the windows of the length that all figures are of. Others: means over all windows of each."
+    note += f" GPU memory n/a: {why}." * bool(why)
     reasons = (p.gpus_used_reason for p in report.processes if p.gpu_bytes is not None and p.gpus_used is None)
     why = next((reason for reason in reasons if reason != NO_READING), "")
     note += f" Use of GPUs n/a: {why}." * bool(why)
@@ -215,8 +216,8 @@ def _ranges(reader: ReportSource) -> str:
         for v in ranges
     ]
     note = (
-        "WSS: mean of the touched bytes over the windows a range was mapped in. RSS: at its end. Pages of ranges "
-        "with a filter are not stored, so they are in no heat map and no reuse distance."
+        "WSS: mean of the touched bytes over all windows, of any length, in which a range was mapped. RSS: at its end. "
+        "Pages of ranges with a filter are not stored, so they are in no heat map and no reuse distance."
     )
     not_stored = not_stored_bytes(reader)
     if len(not_stored) and not_stored.any():
