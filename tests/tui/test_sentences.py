@@ -19,6 +19,7 @@ from memtui.tui.presenters.window_rows import WindowRows
 from tests.support.sessions import messages, write_session
 
 MS = 1_000_000
+UNTRACED = SimpleNamespace(traced_fraction=lambda until_ns: None)
 PROCESSES = [Process(key, 100 + key, 1, key, 0, "t", "child") for key in (1, 2)]
 
 
@@ -65,6 +66,7 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
             samples=table,
             end=None,
             alive=False,
+            training=UNTRACED,
             hello=SimpleNamespace(options=SimpleNamespace(interval_ns=100 * MS)),
         )
         log.view(reader, len(table) - 1, None, PROCESSES)
@@ -80,7 +82,7 @@ def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
 
 def test_a_cursor_that_goes_back_has_the_figures_until_there():
     table = SampleArraysBuilder().add(rows(500))
-    reader, log = SimpleNamespace(samples=table, end=None, alive=False), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None, alive=False, training=UNTRACED), SentencesLog()
     for index in (499, 100, 101, 400, 0, 300):
         log.view(reader, index, None, PROCESSES)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, index, PSS).figures(table)))
@@ -104,7 +106,7 @@ def test_resident_memory_of_a_growing_table_is_that_of_the_whole(pss, processes,
 def test_a_cursor_that_stands_still_has_the_kind_of_resident_memory_that_is_known_by_now():
     """A second process that is loaded later makes a tree of it, whose RSS is not the one of a process alone."""
     table = SampleArraysBuilder().add(rows(40))
-    reader, log = SimpleNamespace(samples=table, end=None, alive=False), SentencesLog()
+    reader, log = SimpleNamespace(samples=table, end=None, alive=False, training=UNTRACED), SentencesLog()
     for processes, kind in ((PROCESSES[:1], RSS), (PROCESSES, PSS)):
         log.view(reader, 20, None, processes)
         assert known(log._figures) == pytest.approx(known(WindowFigures(table, 20, kind).figures(table)))
@@ -130,6 +132,7 @@ def numbers_read(count: int, monkeypatch) -> float:
                 samples=table,
                 end=None,
                 alive=False,
+                training=UNTRACED,
                 hello=SimpleNamespace(options=SimpleNamespace(interval_ns=MS)),
             )
             log.view(reader, len(table) - 1, None, PROCESSES)
@@ -207,7 +210,7 @@ def test_at_the_end_of_a_recording_no_next_window_is_spoken_of():
     builder = SampleArraysBuilder()
     at = list(COLUMNS).index("next_ns")
     table = builder.add([(*row[:at], 5_000 * MS, *row[at + 1 :]) for row in rows(20, budget=True)])
-    log, reader = SentencesLog(), SimpleNamespace(samples=table, end=None, alive=True)
+    log, reader = SentencesLog(), SimpleNamespace(samples=table, end=None, alive=True, training=UNTRACED)
     live = log.view(reader, len(table) - 1, None, PROCESSES[:1])
     assert "With the time until the next window" in str(live.sentences)
     reader.end, reader.alive = End(int(table.end_ns[-1]) + 10 * MS, "target exited"), False
