@@ -219,7 +219,7 @@ def test_kill_9_of_any_part_frees_the_target(victim, session):
             assert not held_threads(truth["pid"])
         reader.refresh()
         lengths = np.diff(reader.samples.end_ns)
-        assert np.median(lengths) < 60_000_000, "it was to be killed between pauses every 20 ms"
+        assert np.median(lengths) < 150_000_000, "it was to be killed between pauses every 20 ms, and not every 200"
         assert (reader.samples.paused_ns > 0).all()
         assert reader.samples.end_ns[-1] > max(begun_ns, killed_ns - 1_000_000_000), "more than a second was lost"
         last = int(reader.samples.sample[-1])
