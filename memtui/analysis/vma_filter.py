@@ -131,6 +131,10 @@ def is_anonymous(name: str) -> bool:
     return not name or name.startswith("[anon")
 
 
+SHARED_MEMORY = ("/dev/zero", "/memfd:", "/dev/shm/", "/SYSV")
+"""How names of mappings of shared memory begin: files in memory (mm/shmem.c), which only swap can make room of."""
+
+
 _SIMPLE: dict[str, Test] = {
     "exec": lambda vma: "x" in vma.perms,
     "noaccess": lambda vma: vma.perms.startswith("---"),

@@ -22,6 +22,7 @@ from memtui.analysis.reuse_burst import PartReuse
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.tensor_pages import TensorMap
+from memtui.analysis.vma_filter import SHARED_MEMORY
 from memtui.core.call_stacks import CallStacks
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
@@ -52,7 +53,10 @@ MASK = "***"
 HIDDEN_CGROUP = "cgroup"
 GIB = 1 << 30
 # Names that the kernel gives to memory, the same in every process.
-_KERNELS = frozenset(("", "[heap]", "[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]", "[uprobes]"))
+_KERNELS = frozenset((
+    *("", "[heap]", "[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]", "[uprobes]"),
+    "/dev/zero (deleted)",  # shared memory without a file
+))  # fmt: skip
 # Events whose text is memtui's; other texts are the user's.
 _OWN_EVENTS = frozenset(("gap", "exec", "process", "stopped", "warning", "interval", "thinned", "step", "end"))
 _TOKEN = re.compile(r"[^\s,;()'\"<>\[\]{}|]+")
@@ -311,10 +315,11 @@ class RedactedSource:
         )
 
     def _name(self, name: str) -> str:
-        """Return a label for the name of a mapping; two mappings of one file share it."""
+        """Return a label for the name of a mapping; two mappings of one file share it. Shared memory is called so."""
         if name in _KERNELS:
             return name
-        return "[stack]" if name.startswith("[stack:") else self._names[name.removesuffix(" (deleted)")]
+        of_memory = next((prefix for prefix in SHARED_MEMORY if name.startswith(prefix)), "")
+        return "[stack]" if name.startswith("[stack:") else of_memory + self._names[name.removesuffix(" (deleted)")]
 
     def _device(self, name: str) -> str:
         """Return PyTorch's name of a device, or ours of a part of the main memory; a label for any other name."""

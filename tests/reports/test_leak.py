@@ -11,6 +11,7 @@ import pytest
 from memtui.analysis.memory_growth import Growth
 from memtui.analysis.resident import PSS, RSS
 from memtui.core.page_set import PageSet
+from memtui.reports.redact import open_source
 from memtui.reports.source import Source
 from memtui.reports.verdict import leak
 from memtui.reports.verdict.recent import Recent
@@ -62,6 +63,18 @@ def test_what_is_not_a_leak(tmp_path, resident, why):
     assert check.finding is None
     assert check.measured
     assert why in check.looked_at
+
+
+@pytest.mark.parametrize("redact", [False, True])
+@pytest.mark.parametrize(
+    "name", ["/dev/zero (deleted)", "/memfd:ring (deleted)", "/dev/shm/psm_1", "/SYSV00000000 (deleted)"]
+)
+def test_shared_memory_is_no_page_cache(tmp_path, name, redact):
+    """The kernel has nowhere to put it without swap; its mappings have names like those of files."""
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 300, 30 + n), file=name)
+    with closing(open_source(path, redact=redact)) as source:
+        checks = {check.rule: check for check in last_verdict(source).checks}
+    assert checks["leak"].finding is not None
 
 
 def test_an_uneven_growth_of_a_young_program_may_be_its_start(tmp_path):

@@ -64,6 +64,7 @@ def session_of(
     tracked: bool = True,
     huge_page_mode: str = "madvise",
     how_it_ended: str | None = None,
+    file: str = VMAS[2].name,
 ) -> Path:
     """Record a program by windows; ``age_s``: how old it is at the start; ``swapped``: bytes.
 
@@ -81,7 +82,7 @@ def session_of(
             else hello(host=host, options=options, target=target, tracker="referenced", pages=no_pages)
         )
         yield Process(1, 4242, 1, target.start_ticks, 0, "python train.py", "target")
-        yield VmaTable(1, 0, VMAS)
+        yield VmaTable(1, 0, (*VMAS[:2], replace(VMAS[2], name=file)))
         for n in range(windows):
             begin_ns = round((START_S + n * apart_s) * S)
             end_ns = begin_ns + round(apart_s * S)

@@ -239,8 +239,11 @@ class TreeWindows:
 
     def _send_exec(self, tracked: TrackedProcess, window_ns: int) -> None:
         """Send the new description of a process after its exec, in a window of this length."""
+        before = tracked.process.command
         self._tree.renew(tracked)
         process = tracked.process
+        if process.command == before and not self.sample:
+            return  # a program that memtui starts has its name before it takes the place of what starts it
         since = f" (since {span(window_ns / 1e9)} at most)" if window_ns > NOTABLE_NS else ""
         self._outbox.put_event("exec", f"pid {process.pid}{since} is now {process.command}")
 

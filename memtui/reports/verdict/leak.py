@@ -10,7 +10,7 @@ from memtui.analysis.resident import PSS
 from memtui.core.fast_numpy import median
 from memtui.core.units import percent, size, span
 from memtui.reports.post_mortem import ANONYMOUS, GrownMemory, GrownTensors, grown_memory, grown_tensors
-from memtui.reports.verdict.recent import FRESH_S, NO_FILE, Check, Finding, Floats, Recent, is_anonymous
+from memtui.reports.verdict.recent import FRESH_S, NO_FILE, Check, Finding, Floats, Recent, is_swap_backed
 from memtui.reports.verdict.swap import returned_bytes
 
 RULE = "leak"
@@ -121,9 +121,9 @@ def _grown(recent: Recent, growth: Growth) -> tuple[tuple[GrownMemory, ...], tup
     source, first_sample = recent.source, recent.sample_before(GROWN_SHARE * growth.span_s)
     before, after = source.vma_rss(first_sample), source.vma_rss(recent.sample)
     grown = np.array([after.get(row.id, 0) - before.get(row.id, 0) for row in recent.rows], np.int64)
-    anonymous = np.array([is_anonymous(row) for row in recent.rows], bool)
+    swap_backed = np.array([is_swap_backed(row) for row in recent.rows], bool)
     up = np.maximum(grown, 0)
-    in_files = bool(up[anonymous].sum() < ANONYMOUS_SHARE * up.sum())
+    in_files = bool(up[swap_backed].sum() < ANONYMOUS_SHARE * up.sum())
     tensors = grown_tensors(source, recent.end_ns - round(growth.span_s * 1e9), recent.end_ns)
     return grown_memory(recent.rows, before, after), tensors, in_files
 

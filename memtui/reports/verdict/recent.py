@@ -15,6 +15,7 @@ from memtui.analysis.memory_growth import SHORTEST_S
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, resident_bytes
 from memtui.analysis.resident_readings import pss_of_several
 from memtui.analysis.tensor_pages import TensorMap
+from memtui.analysis.vma_filter import SHARED_MEMORY
 from memtui.core.lru_cache import LruCache
 from memtui.core.page_set import PageSet, union
 from memtui.core.procfs import TICKS_PER_S
@@ -278,3 +279,8 @@ def is_anonymous(row: VmaRow) -> bool:
     The kernel's own names have brackets; a file has a path, or a label where a report is redacted.
     """
     return not row.name or row.name.startswith("[")
+
+
+def is_swap_backed(row: VmaRow) -> bool:
+    """Return whether the kernel can take back memory of a row only where there is swap: without a file, or shared."""
+    return is_anonymous(row) or row.name.startswith(SHARED_MEMORY)

@@ -9,12 +9,12 @@ import numpy as np
 
 from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.vma_filter import SHARED_MEMORY
 from memtui.analysis.window_merging import union
 from memtui.core.page_set import PageSet
 from memtui.session.vma_row import VmaRow
 from memtui.study.recorded_run import Trace
 
-SHARED_MEMORY = ("/dev/zero", "/memfd:", "/dev/shm/", "/SYSV")
 _KERNELS = ("[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]")
 
 
