@@ -16,7 +16,10 @@ _MOST_ERROR = 0.5  # half the interval, as a share of the slope
 _STEADY = 0.5  # times the slope: that of the last blocks, at least; the error is too large where it is over 2 times
 _MOST_FALL = 0.5  # of the growth: the deepest fall from what was reached before, beyond what falls in most blocks, ...
 _LEAST_RISE = 0.75  # ... and times that: growth is at least so much
-_SPANS = 1.0, 0.5, 0.25  # of what is looked at: the longest of them that grows steadily counts
+# Of what is looked at: the longest that grows evenly counts, or else the longest that grows steadily. Where a program is
+# watched from its start, its first sixth or third makes a steady growth uneven.
+_SPANS = 1.0, 5 / 6, 2 / 3, 0.5, 0.25
+EVEN = 0.25  # half the interval, as a share of the slope
 
 Floats = NDArray[np.float64]
 
@@ -31,9 +34,9 @@ class Growth:
     span_s: float
 
     @property
-    def error(self) -> float:
-        """Half the interval, as a share of the rate."""
-        return (self.high_bytes_per_s - self.low_bytes_per_s) / 2 / self.bytes_per_s
+    def is_even(self) -> bool:
+        """Whether the interval is narrow: then it is no start that settles down."""
+        return (self.high_bytes_per_s - self.low_bytes_per_s) / 2 <= EVEN * self.bytes_per_s
 
 
 def growth_of(t_s: Floats, used_bytes: Floats) -> Growth | None:
@@ -54,13 +57,15 @@ def growth_of(t_s: Floats, used_bytes: Floats) -> Growth | None:
     recent = t_s >= t_s[-1] - LONGEST_S
     t_s, used_bytes = t_s[recent], used_bytes[recent]
     fall_bytes, span_s = _deepest_fall(used_bytes), float(t_s[-1] - t_s[0])
+    steady = None
     for share in _SPANS:
         if share * span_s >= SHORTEST_S:
             later = t_s >= t_s[-1] - share * span_s
             growth = _steady_growth(t_s[later], used_bytes[later], fall_bytes)
-            if growth is not None:
+            if growth is not None and growth.is_even:
                 return growth
-    return None
+            steady = steady or growth
+    return steady
 
 
 def _deepest_fall(used_bytes: Floats) -> float:

@@ -67,6 +67,24 @@ def test_a_start_does_not_grow():
         assert growth_of(t_s, np.minimum(t_s, 30) * 100 * MIB) is None, seconds
 
 
+def test_a_start_does_not_hide_the_rate_of_a_leak_in_the_first_minute():
+    """A training that is watched from its first instruction: imports for 8 s, then 1.5 MiB/s."""
+    t_s = at(60, 0.5)
+    used = np.minimum(t_s, 8) * 40 * MIB + t_s * 1.5 * MIB + noise(t_s, 1, 3)
+    growth = growth_of(t_s, used)
+    assert growth.is_even
+    assert growth.bytes_per_s == pytest.approx(1.5 * MIB, rel=0.1)
+    assert growth.span_s == pytest.approx(50, abs=1)
+
+
+def test_steps_up_and_down_are_no_even_growth():
+    t_s = at(60, 0.5)
+    levels = np.array([443, 473, 470, 503, 500, 533, 533]) * MIB
+    growth = growth_of(t_s, levels[(t_s // 10).astype(int)].astype(float))
+    assert growth is not None
+    assert not growth.is_even
+
+
 def test_a_leak_after_a_start_is_seen():
     t_s = at(240)
     growth = growth_of(t_s, np.minimum(t_s, 30) * 100 * MIB + t_s * MIB)

@@ -19,7 +19,6 @@ USED_SHARE = 0.25  # of what was added: the working set grows by less where it i
 START_SHARE = 1 / 3  # of what is resident, in a minute: a program that grows faster may be loading its data ...
 LOADS_BYTES_PER_S = 4 << 20  # ... if it grows by this at least ...
 STARTED_S = 300.0  # ... and is not older than this
-START_ERROR = 0.25  # of the rate: what grows less evenly may be settling down, in a program that is not older than that
 MAPPED_SHARE = 0.5  # of the growth of a tree's PSS: the sum of RSS grows by less where processes copy what they share
 RETURNED_SHARE = 0.5  # of the growth: what came back from swap was there before
 ALIKE = 0.5  # of the median length of windows: what windows that are compared have at least
@@ -64,7 +63,7 @@ def _start(growth: Growth, now_bytes: float) -> str:
     """Return why the growth of a young program may be its start; empty where it is not like one."""
     if growth.bytes_per_s > max(START_SHARE * now_bytes / 60, LOADS_BYTES_PER_S):
         return ": as fast as a program that loads its data"
-    return ", unevenly, as in a program that settles down" if growth.error > START_ERROR else ""
+    return ", unevenly, as in a program that settles down" if not growth.is_even else ""
 
 
 def _not_steady(recent: Recent, kind: str, resident: Floats) -> Check:
