@@ -16,8 +16,8 @@ _MOST_ERROR = 0.5  # half the interval, as a share of the slope
 _STEADY = 0.5  # times the slope: that of the last blocks, at least; the error is too large where it is over 2 times
 _MOST_FALL = 0.5  # of the growth: the deepest fall from what was reached before, beyond what falls in most blocks, ...
 _LEAST_RISE = 0.75  # ... and times that: growth is at least so much
-# Of what is looked at: the longest that grows evenly counts, or else the longest that grows steadily. Where a program is
-# watched from its start, its first sixth or third makes a steady growth uneven.
+# Of what is looked at: the longest that grows evenly counts, or else the longest that grows steadily. The start of a
+# program that is watched from there makes a steady growth uneven.
 _SPANS = 1.0, 5 / 6, 2 / 3, 0.5, 0.25
 EVEN = 0.25  # half the interval, as a share of the slope
 
