@@ -12,6 +12,7 @@ from memtui.analysis.target_loss import last_part
 from memtui.core.samples import End
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.overhead import (
+    COST_WINDOW_NS,
     OwnCost,
     lost_share,
     pause_warning,
@@ -100,6 +101,9 @@ def test_a_budget_that_is_not_kept_names_the_interval_that_would_keep_it(samples
     assert broken.warnings == ("over the budget: an interval of 0.4 s would meet it", "needs 0.4 s")
     samples.next_ns[:] = 2 * STEP_NS  # the next interval pays for it
     assert with_budget(view, samples, LAST, 0.01).warnings == ()
+    live = with_budget(HeaderView(state=State.LIVE, notice="asleep"), samples, LAST, 0.01)
+    windows = LAST - int(np.searchsorted(samples.end_ns, samples.end_ns[LAST] - COST_WINDOW_NS))
+    assert live.spent == pytest.approx(within.spent * windows / (windows + 2)), "it pays for the last one, too"
     first = with_budget(view, samples, 0, 0.01)
     assert (first.spent, first.warnings) == (None, ())
 

@@ -69,11 +69,13 @@ def with_budget(view: HeaderView, samples: SampleArrays, index: int, budget: flo
     if first >= index:
         return view
     cost_ns = _cost_ns(samples, first, index)
-    spent = cost_ns / float(samples.end_ns[index] - samples.end_ns[first])
+    span_ns = float(samples.end_ns[index] - samples.end_ns[first])
+    # As in what the header says of the loss, the time until the next window pays for the last one.
+    pays_ns = next_ns if view.state is State.LIVE and next_ns > 0 else 0.0
     true_s = float(samples.end_ns[index] - samples.end_ns[index - 1]) / 1e9  # of the window that the budgeted one is of
-    view = replace(view, spent=spent, true_s=true_s)
+    view = replace(view, spent=cost_ns / (span_ns + pays_ns), true_s=true_s)
     needed_ns = cost_ns / (index - first) / budget
-    if spent <= OVER * budget or needed_ns <= OVER * samples.next_ns[index]:
+    if cost_ns <= OVER * budget * span_ns or needed_ns <= OVER * samples.next_ns[index]:
         return view  # the budget is met, or the next interval is long enough to meet it
     meets = seconds(needed_ns)
     return replace(view, warnings=(f"over the budget: an interval of {meets} would meet it", f"needs {meets}"))
