@@ -136,7 +136,7 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
         reason = SHARED_UNKNOWN
     mapped = [mapped_bytes(samples.reason[n], float(samples.faulted_in_bytes[n])) for n in counted]
     if sum(mapped) and sum(mapped) >= MAPPED_SHARE * samples.wss_bytes[measured].sum():
-        of_files = f"{size(float(np.median(mapped)))} are file pages that page faults mapped, touched or not"
+        of_files = f"{size(float(np.median(mapped)))} are pages of files or shared memory that page faults mapped, touched or not"
         reason, lower_bound = "; ".join(filter(None, (of_files, reason))), False
     if reason is not None:
         result = replace(result, status=Status.APPROXIMATE, reason=reason)
