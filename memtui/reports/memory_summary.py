@@ -21,6 +21,7 @@ from memtui.reports.size_summary import SizeSummary, finite_median, size_clause,
 from memtui.reports.source import ReportSource
 
 SECOND_NS = 1e9
+MAPPED_BY_FAULTS = "are pages of files or shared memory that page faults mapped, touched or not"
 MUCH_RELEASED = 0.1  # of a working set: pages that are reclaimed in most windows are touched, too
 TAKEN_BACK = "the kernel took pages back, and what was touched and taken back within a window is missing"
 SEVERAL_PAGES = "counted by page faults, each of which may bring several pages of a file"
@@ -136,7 +137,7 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
         reason = SHARED_UNKNOWN
     mapped = [mapped_bytes(samples.reason[n], float(samples.faulted_in_bytes[n])) for n in counted]
     if sum(mapped) and sum(mapped) >= MAPPED_SHARE * samples.wss_bytes[measured].sum():
-        of_files = f"{size(float(np.median(mapped)))} are pages of files or shared memory that page faults mapped, touched or not"
+        of_files = f"{size(float(np.median(mapped)))} {MAPPED_BY_FAULTS}"
         reason, lower_bound = "; ".join(filter(None, (of_files, reason))), False
     if reason is not None:
         result = replace(result, status=Status.APPROXIMATE, reason=reason)

@@ -130,7 +130,8 @@ def test_file_pages_that_faults_mapped_are_said_and_make_it_no_lower_bound():
     found = working_set(session, np.array([True, True, False]), NOTHING)
     assert not found.lower_bound
     assert found.reason == (
-        f"4.00 MiB are pages of files or shared memory that page faults mapped, touched or not; about 2 MiB {MORE_TOUCHED}"
+        "4.00 MiB are pages of files or shared memory that page faults mapped, touched or not; "
+        f"about 2 MiB {MORE_TOUCHED}"
     )
     session.samples.faulted_in_bytes[1] = 2.9 * MIB
     assert working_set(session, np.array([True, True, False]), NOTHING).lower_bound
