@@ -153,3 +153,10 @@ def test_a_tracker_without_pages(tmp_path):
     assert checks_of(path)["untouched"] == Check(
         "untouched", "memory that is not touched: this tracker knows no pages", measured=False
     )
+
+
+def test_what_a_filter_leaves_out_was_touched_all_the_same(tmp_path):
+    path = session_of(tmp_path / "s.memtui", lambda n: (20, 150, 900), lambda n: pages((10, 10, 40)), left_out="file")
+    assert (
+        "60.0 MiB were touched in the last window, and 170 MiB have no file" in checks_of(path)["untouched"].looked_at
+    )

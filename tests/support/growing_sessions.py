@@ -65,6 +65,7 @@ def session_of(
     huge_page_mode: str = "madvise",
     how_it_ended: str | None = None,
     file: str = VMAS[2].name,
+    left_out: str = "default",
 ) -> Path:
     """Record a program by windows; ``age_s``: how old it is at the start; ``swapped``: bytes.
 
@@ -73,7 +74,7 @@ def session_of(
     host = replace(hello().host, huge_pages=huge_page_mode, numa_nodes=1)
 
     def stream():
-        options = Options(round(apart_s * S), max_overhead_ppm=max_overhead_ppm)
+        options = Options(round(apart_s * S), max_overhead_ppm=max_overhead_ppm, filter=left_out)
         target = Target(4242, (START_S - age_s) * 100, "python train.py", "alice")
         no_pages = Capability("pages", False, "it counts by range")
         yield (

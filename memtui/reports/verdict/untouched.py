@@ -50,7 +50,8 @@ def untouched(recent: Recent) -> Check:
     if held_bytes - stored_bytes < least_bytes:
         return Check(
             RULE,
-            f"{subject}: {size(stored_bytes)} were touched in the last window, and {size(held_bytes)} have no file",
+            f"{subject}: {size(recent.processes[largest]['wss_bytes'])} were touched in the last window, "
+            f"and {size(held_bytes)} have no file",
         )
     touched = _Touched(recent, largest)
     private_bytes = recent.processes[largest]["private_bytes"] if len(recent.processes) > 1 else None
