@@ -56,12 +56,15 @@ def details(view: HeaderView) -> list[tuple[str, str]]:
     if view.budget is not None:
         spent = "" if view.spent is None else f", {view.spent / view.budget:.0%} used lately".replace("%", " %")
         budget = f"{view.budget * 100:g} % (recording {OWN_CPU * view.budget * 100:g} %){spent}"
+    stopped = "n/a" if view.paused_s is None else f"{text.duration(view.paused_s):>7} a window"
+    if view.paused_s is not None and view.others:
+        stopped += " in all"  # processes are stopped one after another
     return [
         ("tracker", view.tracker or "n/a"),
         ("flush", view.flush or "n/a"),
         ("rearm", view.rearm or "n/a"),
         ("interval", ", ".join(interval) or "n/a"),
-        ("stopped", f"{text.duration(view.paused_s):>7} a window" if view.paused_s is not None else "n/a"),
+        ("stopped", stopped),
         ("self", f"{text.percent(view.own_cpu):>6} of one core" if view.own_cpu is not None else "n/a"),
         ("budget", budget),
         ("given back", "n/a" if view.given_back_bytes is None else f"up to {text.size(view.given_back_bytes)}"),

@@ -637,12 +637,18 @@ async def test_details_say_how_it_is_measured_and_what_that_costs(width):
         "flush soft-dirty",
         "rearm working-set",
         "interval asked 0.20 s, budgeted 1007.40 s, true 1007.43 s",
-        "stopped  3.1 ms a window",
+        "stopped  3.1 ms a window in all",
         "self  0.8 % of one core",
         "budget 1 % (recording 3 %), 83 % used",
         "given back up to 3.00 MiB",
     ):
         assert part in text
+
+
+async def test_a_process_alone_is_stopped_once_a_window():
+    text = await drawn(DetailLines(replace(HEADER, others=0)), 120, detail_rows(120))
+    assert "stopped  3.1 ms a window" in text
+    assert "in all" not in text
 
 
 async def test_details_that_are_not_known_are_said_to_be():
