@@ -84,7 +84,7 @@ def rate(bytes_per_s: float) -> str:
 
 
 def rates(*bytes_per_s: float) -> str:
-    """Return ``2.00 MiB/s to 3.00 MiB/s``: rates that rise, all in the unit of the first."""
+    """Return ``2.00 MiB/s to 3.00 MiB/s``: rates that rise, all in the unit of the first; one where they look alike."""
     first = bytes_per_s[0]
     seconds, name = next((unit for unit in ((1, "s"), (60, "min")) if first * unit[0] >= 1 << 20), (3600, "h"))
-    return " to ".join(f"{size(each * seconds)}/{name}" for each in bytes_per_s)
+    return " to ".join(dict.fromkeys(f"{size(each * seconds)}/{name}" for each in bytes_per_s))

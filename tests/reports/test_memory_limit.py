@@ -212,3 +212,4 @@ def test_an_interval_of_a_rate_has_one_unit():
     assert rates(2 << 20, 3 << 20) == "2.00 MiB/s to 3.00 MiB/s"
     assert rates(GIB / 1024 / 2, 2 << 20) == "30.0 MiB/min to 120 MiB/min"
     assert rates(1 << 10) == "3.52 MiB/h"
+    assert rates(2 << 20, (2 << 20) + 1) == "2.00 MiB/s"

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from memtui.core.samples import MemoryUse
+from memtui.reports.redact import open_source
 from memtui.reports.verdict.recent import Check
+from memtui.reports.verdict.verdict import last_verdict
 from tests.support.growing_sessions import MIB, START_S, S, filling, pages, session_of, tree_of
 from tests.support.verdicts import checks_of, rules_found
 
@@ -76,7 +78,13 @@ def test_data_whose_turn_will_come_is_not_called_untouched(tmp_path):
 @pytest.mark.parametrize(
     ("resident", "touched", "windows", "known", "why"),
     [
-        ((20, 150, 900), (10, 10, 0), 90, True, "20.0 MiB were touched in the last window, and 170 MiB have no file"),
+        (
+            (20, 150, 900),
+            (10, 10, 0),
+            90,
+            True,
+            "20.0 MiB were touched in the last window, and 170 MiB are in no mapped file",
+        ),
         (
             (20, 150, 90),
             (10, 10, 0),
@@ -84,7 +92,13 @@ def test_data_whose_turn_will_come_is_not_called_untouched(tmp_path):
             True,
             "memory that is not touched: 20.0 MiB of all 260 MiB were touched in the last window",
         ),
-        ((20, 900, 0), (10, 500, 0), 90, True, "510 MiB were touched in the last window, and 920 MiB have no file"),
+        (
+            (20, 900, 0),
+            (10, 500, 0),
+            90,
+            True,
+            "510 MiB were touched in the last window, and 920 MiB are in no mapped file",
+        ),
         ((20, 900, 0), (10, 10, 0), 30, False, "seen for 30 s: from 45 s on"),
     ],
 )
@@ -124,11 +138,25 @@ def test_of_a_tree_only_memory_that_is_not_shared_is_untouched(tmp_path):
     shared = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 0))["untouched"]
     assert (shared.finding, shared.measured) == (None, True)
     subject = "memory that is not touched (of the largest process)"
-    assert shared.looked_at.startswith(f"{subject}: 20.0 MiB of 620 MiB without a file not touched")
+    assert shared.looked_at.startswith(f"{subject}: at least 0 B of 620 MiB in no mapped file not touched")
     unread = checks_of(tree_of(tmp_path / "t.memtui", lambda n: 0, read_every=None))["untouched"]
     assert (unread.finding, unread.measured) == (None, False)
     own = checks_of(tree_of(tmp_path / "u.memtui", lambda n: 0, own=lambda n: 500, shared=100))["untouched"]
-    assert own.finding.sentence.startswith("500 MiB of 600 MiB of pid 4242 (83.3 %) were not touched")
+    # It touches 20 MiB, perhaps of its own 500: of the other 100 others may touch all.
+    assert own.finding.sentence == "At least 480 MiB of 600 MiB of pid 4242 (80.0 %) were not touched in the last 90 s."
+    hot = tree_of(tmp_path / "v.memtui", lambda n: 0, own=lambda n: 500, shared=600, touched=500)
+    assert checks_of(hot)["untouched"].finding is None, "what it shares is not its own, however much of that it has"
+
+
+@pytest.mark.parametrize("redact", [False, True])
+@pytest.mark.parametrize("name", ["/dev/zero (deleted)", "/memfd:pool (deleted)", "/dev/shm/psm_1"])
+def test_a_pool_in_shared_memory_that_nobody_touches(tmp_path, name, redact):
+    path = session_of(
+        tmp_path / "s.memtui", lambda n: (20, 30, 600), lambda n: pages((20, 20, 10)), windows=60, file=name
+    )
+    with closing(open_source(path, redact=redact)) as source:
+        (finding,) = [check.finding for check in last_verdict(source).checks if check.rule == "untouched"]
+    assert finding.sentence == "600 MiB of 650 MiB (92.3 %) were not touched in the last 60 s: 50.0 MiB are in use."
 
 
 def test_a_lost_window_starts_the_time_anew(tmp_path):
@@ -158,5 +186,6 @@ def test_a_tracker_without_pages(tmp_path):
 def test_what_a_filter_leaves_out_was_touched_all_the_same(tmp_path):
     path = session_of(tmp_path / "s.memtui", lambda n: (20, 150, 900), lambda n: pages((10, 10, 40)), left_out="file")
     assert (
-        "60.0 MiB were touched in the last window, and 170 MiB have no file" in checks_of(path)["untouched"].looked_at
+        "60.0 MiB were touched in the last window, and 170 MiB are in no mapped file"
+        in checks_of(path)["untouched"].looked_at
     )

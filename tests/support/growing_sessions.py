@@ -135,12 +135,13 @@ def tree_of(
     role: str = "child",
     ended: bool = False,
     last_read: int = 10**9,
+    touched: int = 20,
 ) -> Path:
     """Record a parent and forked workers, each of which copied so many MiB of what they share by a window.
 
-    ``own``: MiB that each has besides. PSS and private memory are read every few seconds, until the second
-    ``last_read``; ``use_every``: seconds between readings of memory without a window; ``window_every``: between
-    windows; ``ended``: the program ended, and was not left running.
+    ``own``: MiB that each has besides; ``touched``: MiB in each window. PSS and private memory are read every few
+    seconds, until the second ``last_read``; ``use_every``: seconds between readings of memory without a window;
+    ``window_every``: between windows; ``ended``: the program ended, and was not left running.
     """
 
     def stream():
@@ -178,7 +179,7 @@ def tree_of(
                     key,
                     begin_ns,
                     begin_ns + S,
-                    pages=pages((0, 20, 0)),
+                    pages=pages((0, touched, 0)),
                     resident=pages((0, shared + own(n), 0)) if n % 10 == 0 or n == windows - 1 else None,
                     rss_bytes=(shared + own(n)) * MIB,
                     **readings.get(key, {}),

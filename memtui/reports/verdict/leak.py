@@ -148,9 +148,9 @@ def _finding(
         )
     elif in_use:
         action = "Give it a bound where it is meant to grow (a buffer, a cache), or look for what is never emptied."
-    several = len({part.pid for part in memory}) > 1
+    several, looked_at_s = len({part.pid for part in memory}) > 1, GROWN_SHARE * growth.span_s
     evidence = [
-        f"resident memory grew by {size(growth.bytes_per_s * growth.span_s)} in the last {span(growth.span_s)}, by "
+        f"resident memory grew by {size(growth.bytes_per_s * looked_at_s)} in the last {span(looked_at_s)}, by "
         f"{rates(growth.low_bytes_per_s, growth.high_bytes_per_s)} (95 %)",
         *(
             f"{part.name if part.name != ANONYMOUS else NO_FILE}"

@@ -30,7 +30,8 @@ def thrashing(recent: Recent) -> Check:
     rates = major_fault_rates(recent)
     if rates is None:
         enough = f"from {1 + LEAST_RATES} windows and {span(LEAST_S)} on"
-        return Check(RULE, f"{subject}: too few windows so far: {enough}", measured=False)
+        seen = f"{recent.windows.stop - recent.windows.start} windows in {span(recent.span_s)}"
+        return Check(RULE, f"{subject}: {seen}: {enough}", measured=False)
     rate_per_s = median(rates)
     what = f"{subject}: {rate_per_s:.0f} times a second in the median of the last {span(looked_at_s(recent))}"
     waited, waits = _waits(recent)

@@ -12,7 +12,7 @@ from memtui.analysis.working_set import bytes_by_range
 from memtui.core.page_set import PageSet, union
 from memtui.core.samples import is_lower_bound
 from memtui.core.units import percent, size, span
-from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_anonymous
+from memtui.reports.verdict.recent import NO_FILE, Check, Finding, Recent, is_swap_backed
 from memtui.session.vma_row import VmaRow
 
 RULE = "untouched"
@@ -43,7 +43,7 @@ def untouched(recent: Recent) -> Check:
     rows = [
         row
         for row in recent.source.drawn_rows(largest)
-        if is_anonymous(row) and resident.get(row.id) and not row.filtered_at(recent.sample)
+        if is_swap_backed(row) and resident.get(row.id) and not row.filtered_at(recent.sample)
     ]
     held_bytes = sum(resident[row.id] for row in rows)
     least_bytes = max(LEAST_BYTES, LEAST_SHARE * held_bytes)
@@ -51,7 +51,7 @@ def untouched(recent: Recent) -> Check:
         return Check(
             RULE,
             f"{subject}: {size(recent.processes[largest]['wss_bytes'])} were touched in the last window, "
-            f"and {size(held_bytes)} have no file",
+            f"and {size(held_bytes)} are in no mapped file",
         )
     touched = _Touched(recent, largest)
     private_bytes = recent.processes[largest]["private_bytes"] if len(recent.processes) > 1 else None
@@ -61,7 +61,8 @@ def untouched(recent: Recent) -> Check:
     if total_bytes < least_bytes and (later := _Touched(recent, largest, _after_start(recent))).span_s >= LEAST_S:
         touched = later
         idle_bytes, total_bytes = _not_touched(rows, resident, touched.pages, private_bytes)
-    what = f"{size(total_bytes)} of {size(held_bytes)} without a file not touched in {span(touched.span_s)}"
+    least = "at least " if several else ""
+    what = f"{least}{size(total_bytes)} of {size(held_bytes)} in no mapped file not touched in {span(touched.span_s)}"
     if total_bytes < least_bytes:
         return Check(RULE, f"{subject}: {what}")
     if total_bytes - (missing_bytes := _missing_bytes(recent, touched.windows)) < least_bytes:
@@ -143,15 +144,16 @@ class _Touched:
 def _not_touched(
     rows: list[VmaRow], resident: Mapping[int, int], pages: PageSet, private_bytes: int | None
 ) -> tuple[NDArray[np.int64], int]:
-    """Return the resident bytes of each row that are not among some pages, and their sum.
+    """Return the resident bytes of each row that are not among some pages, and how much of that no other may touch.
 
-    ``private_bytes``: of the process; other processes may touch the rest. None: there are no others.
+    ``private_bytes``: of the process; other processes may touch the rest, and all that is not among the pages may be of
+    that rest, so the second is a lower bound. None: there are no others.
     """
     edges = np.array([(row.start, row.end) for row in rows], np.uint64)
     resident_bytes = np.array([resident[row.id] for row in rows], np.int64)
     idle_bytes = np.maximum(resident_bytes - _inside_bytes(pages, edges), 0)
-    total_bytes = int(idle_bytes.sum())
-    return idle_bytes, total_bytes if private_bytes is None else min(total_bytes, private_bytes)
+    shared_bytes = 0 if private_bytes is None else max(int(resident_bytes.sum()) - private_bytes, 0)
+    return idle_bytes, max(int(idle_bytes.sum()) - shared_bytes, 0)
 
 
 def _after_start(recent: Recent) -> int:
@@ -184,10 +186,11 @@ def _finding(
     touched: _Touched,
 ) -> Finding:
     sizes = f"{size(total_bytes)} of {size(held_bytes)}{whose} ({percent(total_bytes / held_bytes)})"
-    start = f"{sizes} were not touched in the last {span(touched.span_s)}"
+    start = f"{'At least ' * bool(whose)}{sizes} were not touched in the last {span(touched.span_s)}"
+    in_use = "" if whose else f": {size(held_bytes - total_bytes)} are in use"  # by others, too
     most = [n for n in np.argsort(-idle_bytes, kind="stable")[:MOST_RANGES].tolist() if idle_bytes[n]]
     return Finding(
-        f"{start}: {size(held_bytes - total_bytes)} are in use.",
+        f"{start}{in_use}.",
         f"{start}.",
         action,
         (
