@@ -98,7 +98,7 @@ def test_a_budget_that_is_not_kept_names_the_interval_that_would_keep_it(samples
     samples.budgeted_ns[:] = samples.next_ns[:] = STEP_NS
     broken = with_budget(view, samples, LAST, 0.01)
     assert broken.budgeted_s == STEP_NS / 1e9
-    assert broken.warnings == ("over the budget: an interval of 0.4 s would meet it", "needs 0.4 s")
+    assert broken.warnings == ("over the budget: an interval of 0.4 s would meet it", "over budget: needs 0.4 s")
     samples.next_ns[:] = 2 * STEP_NS  # the next interval pays for it
     assert with_budget(view, samples, LAST, 0.01).warnings == ()
     live = with_budget(HeaderView(state=State.LIVE, notice="asleep"), samples, LAST, 0.01)
