@@ -78,7 +78,8 @@ def with_budget(view: HeaderView, samples: SampleArrays, index: int, budget: flo
     if cost_ns <= OVER * budget * span_ns or needed_ns <= OVER * samples.next_ns[index]:
         return view  # the budget is met, or the next interval is long enough to meet it
     meets = seconds(needed_ns)
-    return replace(view, warnings=(f"over the budget: an interval of {meets} would meet it", f"over budget: needs {meets}"))
+    long, short = f"over the budget: an interval of {meets} would meet it", f"over budget: needs {meets}"
+    return replace(view, warnings=(long, short))
 
 
 class OwnCost:
