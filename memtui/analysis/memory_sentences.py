@@ -110,11 +110,11 @@ def _cost(figures: Figures) -> Forms:
     who = "it" if figures.resident == RSS else "one or another of its processes"
     paused = f"{who} was held for {percent(figures.paused_fraction)} of the time"
     took = f"memtui took {percent(figures.own_cpu)} of one CPU"
-    traced = ""
-    if figures.traced_fraction is not None:
-        traced = f", and tracing {about_percent(figures.traced_fraction)} more"
+    is_traced, traced = figures.traced_fraction is not None, about_percent(figures.traced_fraction)
     if figures.lost_fraction is None:
-        return (f"To see this, {paused}, and {took}{traced.replace(' more', ' of its time')}.",)
+        return (f"To see this, {paused}, and {took}" + f", and tracing {traced} of its time" * is_traced + ".",)
     when = "With the time until the next window" if figures.until_next else "So far"
-    slowed = f"{when} watching cost it {about_percent(figures.lost_fraction)}"
-    return f"{slowed}{traced}: {paused}, and {took}.", f"{slowed}{traced}."
+    slowed = (
+        f"{when} watching cost it {about_percent(figures.lost_fraction)}" + f", and tracing {traced} more" * is_traced
+    )
+    return f"{slowed}: {paused}, and {took}.", f"{slowed}."
