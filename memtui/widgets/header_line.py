@@ -111,14 +111,20 @@ class HeaderLine(CachedWidget):
         How memory is measured, and the single costs, are in the details (``widgets.sentence_lines``).
         """
         view, draw_style = self.view, self.draw_style
+        warning = next((w for w in view.warnings if text.width(w) <= room), "")
+        room -= text.width(warning) + 3 * bool(warning)
+        slows, traced = (
+            f"{what} by {text.about_percent(share)}" if share is not None else ""
+            for what, share in (("slows it", view.lost), ("tracing", view.traced))
+        )
+        if slows and traced and text.width(f"{slows} · {traced} more") > room:
+            slows, traced = f"slows it by {text.about_percent((view.lost or 0) + (view.traced or 0))}", ""
         parts = [
-            (1, f"slows it by {text.about_percent(view.lost)}" if view.lost is not None else ""),
-            (2, f"tracing by {text.about_percent(view.traced)} more" if view.traced is not None else ""),
+            (1, slows),
+            (2, traced and f"{traced} more"),
             (3, f"next window in {view.wait_s} s" if view.wait_s is not None else ""),
         ]
         parts = [(rank, word) for rank, word in parts if word]
-        warning = next((w for w in view.warnings if text.width(w) <= room), "")
-        room -= text.width(warning) + 3 * bool(warning)
 
         def need() -> int:
             return sum(text.width(word) + 3 for _, word in parts) - 3

@@ -621,7 +621,11 @@ async def test_header_speaks_of_whom_and_when_and_the_details_of_how():
     assert "pid 4242 +2   ● LIVE" in await drawn(HeaderLine(HEADER), 140, 1)
     assert "next window in 6 s" in await drawn(HeaderLine(replace(HEADER, wait_s=6)), 120, 1)
     costs = "slows it by about 0.8 % · tracing by about 8 % more"
-    assert costs in await drawn(HeaderLine(replace(HEADER, lost=0.008, traced=0.08)), 140, 1)
+    traced = replace(HEADER, lost=0.008, traced=0.08)
+    assert costs in await drawn(HeaderLine(traced), 140, 1)
+    narrow = await drawn(HeaderLine(traced), 80, 1)
+    assert "slows it by about 9 %" in narrow, "both together, where they do not fit"
+    assert "tracing" not in narrow
 
 
 @pytest.mark.parametrize("width", [210, 120, 100, 80, 60])
