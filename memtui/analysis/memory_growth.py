@@ -35,7 +35,7 @@ class Growth:
 
     @property
     def is_even(self) -> bool:
-        """Whether the interval is narrow: then it is no start that settles down."""
+        """Whether the interval is narrow: then it is not a start that settles down."""
         return (self.high_bytes_per_s - self.low_bytes_per_s) / 2 <= EVEN * self.bytes_per_s
 
 

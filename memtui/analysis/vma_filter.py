@@ -131,6 +131,8 @@ def is_anonymous(name: str) -> bool:
     return not name or name.startswith("[anon")
 
 
+# A mapping that is both shared and anonymous is one of a file that nobody can open: mm/shmem.c, shmem_zero_setup().
+SHARED_ANONYMOUS = "/dev/zero (deleted)"
 SHARED_MEMORY = ("/dev/zero", "/memfd:", "/dev/shm/", "/SYSV")
 """How names of mappings of shared memory begin: files in memory (mm/shmem.c), which only swap can make room of."""
 

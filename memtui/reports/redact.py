@@ -22,7 +22,7 @@ from memtui.analysis.reuse_burst import PartReuse
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.tensor_pages import TensorMap
-from memtui.analysis.vma_filter import SHARED_MEMORY
+from memtui.analysis.vma_filter import SHARED_ANONYMOUS, SHARED_MEMORY
 from memtui.core.call_stacks import CallStacks
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
@@ -55,7 +55,7 @@ GIB = 1 << 30
 # Names that the kernel gives to memory, the same in every process.
 _KERNELS = frozenset((
     *("", "[heap]", "[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]", "[uprobes]"),
-    "/dev/zero (deleted)",  # shared memory without a file
+    SHARED_ANONYMOUS,
 ))  # fmt: skip
 # Events whose text is memtui's; other texts are the user's.
 _OWN_EVENTS = frozenset(("gap", "exec", "process", "stopped", "warning", "interval", "thinned", "step", "end"))
@@ -259,6 +259,9 @@ class RedactedSource:
         source_device = next((name for name in self._source.training_devices() if self._device(name) == device), device)
         rows = self._source.training(first_ns, last_ns, source_device)
         return [permitted(row, view=scrub(row.view), reason=scrub(row.reason), device=device) for row in rows]
+
+    def traced_fraction(self) -> float | None:
+        return self._source.traced_fraction()
 
     def training_devices(self) -> list[str]:
         return list(map(self._device, self._source.training_devices()))

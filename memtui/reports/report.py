@@ -41,13 +41,7 @@ from memtui.reports.size_summary import SizeSummary, finite_median
 from memtui.reports.source import ReportSource, Source
 from memtui.reports.stack_summary import StackSummary, stack_summaries
 from memtui.reports.tensor_summary import TensorSummary, tensor_summary
-from memtui.reports.training_summary import (
-    LearningSummary,
-    TrainingSummary,
-    learning_summaries,
-    traced_fraction,
-    training_summaries,
-)
+from memtui.reports.training_summary import LearningSummary, TrainingSummary, learning_summaries, training_summaries
 from memtui.reports.verdict.verdict import Verdict, last_verdict
 from memtui.session.sample_arrays import SampleArrays
 
@@ -272,7 +266,6 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     working_set = memory.working_set(reader, alike, released)
     devices = sorted({step.device for step in steps} - {MAIN_MEMORY})
     budgeted = allowed(hello.options.max_overhead_ppm) and len(samples)
-    training = training_summaries(reader, own_steps)
     return Report(
         memtui_version=hello.memtui_version,
         session=title,
@@ -300,11 +293,11 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
         given_back_bytes=released,
         reuse=reuse_summary(reader, working_set),
         budgeted_s=intervals_s(_budgeted_ns(reader), 0) if budgeted else None,
-        overhead=replace(overhead_of(reader, rows, end_ns - start_ns), traced_fraction=traced_fraction(training)),
+        overhead=replace(overhead_of(reader, rows, end_ns - start_ns), traced_fraction=reader.traced_fraction()),
         power=power_summaries(power_readings),
         gpu_counters=counter_summaries(power_readings),
         energy=energy_summary(power_readings, start_ns, end_ns, gco2_per_kwh),
-        training=training,
+        training=training_summaries(reader, own_steps),
         imported=import_summary(reader),
         learning=learning_summaries(reader, own_steps),
         allocations=allocation_summary(reader, own_steps),

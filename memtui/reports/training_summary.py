@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,11 +108,6 @@ def training_summaries(reader: ReportSource, recorded: Sequence[RecordedStep]) -
         _training_of(reader, [row for row in rows if row.pid == pid], [step for step in recorded if step.pid == pid])
         for pid in dict.fromkeys(row.pid for row in rows)
     )
-
-
-def traced_fraction(summaries: Iterable[TrainingSummary]) -> float | None:
-    """Return what tracing took of the time of the process that it slowed most; None: it took nothing."""
-    return max((process.view_fraction + process.recording_fraction for process in summaries), default=0.0) or None
 
 
 def _training_of(reader: ReportSource, rows: list[ProgressRow], recorded: list[RecordedStep]) -> TrainingSummary:

@@ -113,15 +113,13 @@ class HeaderLine(CachedWidget):
         view, draw_style = self.view, self.draw_style
         warning = next((w for w in view.warnings if text.width(w) <= room), "")
         room -= text.width(warning) + 3 * bool(warning)
-        slows, traced = (
-            f"{what} by {text.about_percent(share)}" if share is not None else ""
-            for what, share in (("slows it", view.lost), ("tracing", view.traced))
-        )
-        if slows and traced and text.width(f"{slows} · {traced} more") > room:
-            slows, traced = f"slows it by {text.about_percent((view.lost or 0) + (view.traced or 0))}", ""
+        lost = "" if view.lost is None else f"slows it by {text.about_percent(view.lost)}"
+        traced = "" if view.traced is None else f"tracing by {text.about_percent(view.traced)} more"
+        if view.lost is not None and view.traced is not None and text.width(f"{lost} · {traced}") > room:
+            lost, traced = f"slows it by {text.about_percent(view.lost + view.traced)}", ""
         parts = [
-            (1, slows),
-            (2, traced and f"{traced} more"),
+            (1, lost),
+            (2, traced),
             (3, f"next window in {view.wait_s} s" if view.wait_s is not None else ""),
         ]
         parts = [(rank, word) for rank, word in parts if word]

@@ -77,7 +77,7 @@ def test_a_start_does_not_hide_the_rate_of_a_leak_in_the_first_minute():
     assert growth.span_s == pytest.approx(50, abs=1)
 
 
-def test_steps_up_and_down_are_no_even_growth():
+def test_steps_up_and_down_are_not_an_even_growth():
     t_s = at(60, 0.5)
     levels = np.array([443, 473, 470, 503, 500, 533, 533]) * MIB
     growth = growth_of(t_s, levels[(t_s // 10).astype(int)].astype(float))

@@ -147,7 +147,7 @@ def test_exec_is_a_new_generation(session):
     generations = [(p.pid, p.generation) for p in reader.processes.all()]
     assert len({pid for pid, _ in generations}) == 1
     assert [g for _, g in generations] == [0, 1, 2], "the gate, the program, and the program it became"
-    assert [e.kind for e in reader.events(0, 2**62)].count("exec") == 1, "that the program starts is none"
+    assert [e.kind for e in reader.events(0, 2**62)].count("exec") == 1, "that the program starts is not an event"
     reader.close()
 
 

@@ -69,7 +69,7 @@ def test_what_is_not_a_leak(tmp_path, resident, why):
 @pytest.mark.parametrize(
     "name", ["/dev/zero (deleted)", "/memfd:ring (deleted)", "/dev/shm/psm_1", "/SYSV00000000 (deleted)"]
 )
-def test_shared_memory_is_no_page_cache(tmp_path, name, redact):
+def test_shared_memory_is_not_page_cache(tmp_path, name, redact):
     """The kernel has nowhere to put it without swap; its mappings have names like those of files."""
     path = session_of(tmp_path / "s.memtui", lambda n: (20, 300, 30 + n), file=name)
     with closing(open_source(path, redact=redact)) as source:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import quantile
-from memtui.reports.comparison.load import NOTHING, over_time
+from memtui.reports.comparison.load import NOTHING, over_time, reuse_of
 from memtui.reports.comparison.model import CommonWindows, RecordedMemory
 from memtui.reports.source import ReportSource
 
@@ -21,10 +22,6 @@ RATIO = 2**0.5  # of the longest to the shortest of these windows
 LEAST_WINDOWS = 3  # of each session, of which there is a median
 OF_ALL_WINDOWS = "reuse is that of windows of all lengths"
 HOW = "record with one --interval and --max-overhead none for windows of one length"
-_REUSE = (
-    *("reuse_p50_bytes", "reuse_p95_bytes", "reuse_p50_estimate_bytes", "reuse_p95_estimate_bytes"),
-    *("knee_bytes", "knee_share"),
-)
 
 
 def in_selected_windows(
@@ -78,13 +75,13 @@ def _measured_lengths_s(reader: ReportSource) -> NDArray[np.float64]:
 def _memory(
     reader: ReportSource, selected: NDArray[np.bool_], bounds_s: tuple[float, float], lower_bound: bool
 ) -> RecordedMemory:
+    curve, no_reuse, reasons = reuse_of(ExactReuse(), OF_ALL_WINDOWS)
     wss = np.where(selected, reader.samples.wss_bytes[:], np.nan)
     figures = {
         "windows": float(selected.sum()),
         "wss_median_bytes": quantile(wss, 0.5),
         "wss_p95_bytes": quantile(wss, 0.95),
-        **dict.fromkeys(_REUSE),
+        **no_reuse,
     }
-    reasons = dict.fromkeys(_REUSE, OF_ALL_WINDOWS)
     line = over_time(reader, wss)
-    return RecordedMemory(bounds_s, line, NOTHING, NOTHING, NOTHING, figures, reasons, lower_bound=lower_bound)
+    return RecordedMemory(bounds_s, line, NOTHING, NOTHING, curve, figures, reasons, lower_bound=lower_bound)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memtui.analysis.vma_filter import is_anonymous
+from memtui.analysis.vma_filter import SHARED_ANONYMOUS, is_anonymous
 from memtui.core.units import short_size
 from memtui.session.vma_row import VmaRow
-
-# A mapping that is both shared and anonymous is one of a file that nobody can open: mm/shmem.c, shmem_zero_setup().
-SHARED_ANONYMOUS = "/dev/zero (deleted)"
 
 
 def name_of(row: VmaRow, uses: Mapping[int, str] | None = None) -> str:

@@ -236,9 +236,10 @@ class ComparisonScreen(PartsScreen):
         self.figures.show(self._listing())
         what = "trainings" if self._page == TRAINING else "sessions"
         merged = ""
-        if self._merged and self._same is not None:
-            length = text.duration(self._same.interval_s)
-            merged = f", {f'windows merged to {length}' if self._same.selected_s is None else self._same.windows}"
+        if self._merged and self._same is not None and self._same.selected_s is not None:
+            merged = f", {self._same.windows}"
+        elif self._merged and self._same is not None:
+            merged = f", windows merged to {text.duration(self._same.interval_s)}"
         self.head.show(f" compare   {len(self._sessions)} {what}{merged}")
         self.foot.show(f" {_fitting(self._keys(), self.app.size.width - 2)}")
 
