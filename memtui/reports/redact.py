@@ -40,7 +40,7 @@ from memtui.core.samples import (
 )
 from memtui.core.tracer_messages import MAIN_MEMORY, PINNED_MEMORY
 from memtui.formats.mxnet_tags import compat_keys
-from memtui.reports.permission import Record, permitted, permitted_row
+from memtui.reports.redact_allowed import Record, permitted, permitted_row
 from memtui.reports.redact_names import ModelNames
 from memtui.reports.source import ByRow, PageRun, ReportSource, Source
 from memtui.session.tables.allocations import RecordedStep

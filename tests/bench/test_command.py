@@ -193,7 +193,7 @@ class TestMeasured:
     def test_what_is_finished_survives_and_is_not_repeated(self, tmp_path, how):
         path = tmp_path / "bench.db"
         grid = "elements=" + ",".join(str(1000 * n) for n in range(1, 7))
-        argv = [*COMMAND, "bench", "relu", "--grid", grid, *FAST, "--db", str(path)]
+        argv = [*COMMAND, "bench", "relu", "--grid", grid, *FAST, "--windows", "1", "--db", str(path)]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
             seen = 0
             while seen < 3:  # the head and two rows

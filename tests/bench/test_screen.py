@@ -339,7 +339,7 @@ class TestInATerminal:
     @pytest.fixture
     def words(self, tmp_path):
         grid = "elements=" + ",".join(str(1000 * n) for n in range(1, 40))
-        fast = ("--windows", "2", "--seconds", "0.05", "--threads", "1", "--cache", "warm", "--warm-up", "0.1")
+        fast = ("--windows", "1", "--seconds", "0.05", "--threads", "1", "--cache", "warm", "--warm-up", "0.1")
         return ("bench", "relu", "--grid", grid, *fast, "--db", tmp_path / "bench.db")
 
     def rows(self, tmp_path) -> int:

@@ -299,6 +299,7 @@ if os.fork():
 while os.getppid() == parent:
     for at in range(0, len(memory), 4096):
         memory[at]
+    time.sleep(0.005)
 """
 
 

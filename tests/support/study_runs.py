@@ -24,6 +24,7 @@ while True:
     while time.monotonic() < end:
         for at in range(begin, begin + size // 4, 4096):
             memory[at] = 1
+        time.sleep(0.001)
     step += 1
     print("step", step)
 """

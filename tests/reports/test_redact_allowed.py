@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from memtui.core.samples import Process
-from memtui.reports.permission import HARMLESS, HARMLESS_COLUMNS, permitted, permitted_row
 from memtui.reports.redact import RedactedSource
+from memtui.reports.redact_allowed import HARMLESS, HARMLESS_COLUMNS, permitted, permitted_row
 from memtui.reports.source import ReportSource, Source
 from memtui.session.columns import columns_of
 from memtui.session.process_reader import ProcessReader
