@@ -9,16 +9,14 @@ import numpy as np
 
 from memtui._version import __version__
 from memtui.core.page_set import PageSet
+from memtui.core.readings import Power, PowerReading
 from memtui.core.samples import (
     Capability,
     Clock,
     End,
     Hello,
     Host,
-    Message,
     Options,
-    Power,
-    PowerReading,
     Process,
     ProcessWindow,
     Target,
@@ -28,6 +26,7 @@ from memtui.core.samples import (
 )
 from memtui.recording.recorder.__main__ import COMMIT_SECONDS
 from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.recording.wire import Message
 from memtui.session.writer import SessionWriter
 
 INTERVAL_NS, PAUSED_NS = 200_000_000, 10_000_000

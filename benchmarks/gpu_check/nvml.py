@@ -16,7 +16,7 @@ from benchmarks.gpu_check import square_wave
 from benchmarks.gpu_check.checks import Report
 from benchmarks.gpu_check.children import running, smi, smi_lines, smi_monitor, smi_text, zeus_monitor
 from memtui.analysis.energy import from_counter
-from memtui.core.samples import GPU_COUNTERS, PowerReading
+from memtui.core.readings import GPU_COUNTERS, PowerReading
 from memtui.probes.gpu.nvml import NO_GPU, NvmlProbe
 from memtui.probes.power.energy_source import NvmlEnergy
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memtui.analysis.energy import NS, from_power
-from memtui.core.samples import CHASSIS, GPU_PACKAGE, GPU_WITH_CPU, SOCKET_WITH_MEMORY, PowerReading, Status
+from memtui.core.readings import CHASSIS, GPU_PACKAGE, GPU_WITH_CPU, SOCKET_WITH_MEMORY, PowerReading
+from memtui.core.samples import Status
 from memtui.core.units import processes_text
 
 GPU, CPU, DRAM, REST = "GPU boards", "CPU packages", "DRAM", "rest of the machine"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memtui.analysis.memory_growth import growth_of
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.core.text import printable
 from memtui.core.units import size, span
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.core.fast_numpy import median
-from memtui.core.samples import MemoryUse, Process
+from memtui.core.readings import MemoryUse
+from memtui.core.samples import Process
 
 RSS, PSS, SUM_OF_RSS = "RSS", "PSS", "sum of RSS"
 SEVERAL_TIMES = "shared pages counted several times"

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.resident import PSS, Resident
-from memtui.core.samples import End, MemoryUse
+from memtui.core.readings import MemoryUse
+from memtui.core.samples import End
 
 EXIT_NS = 100_000_000  # before its end
 DIFFERENT_RSS = 0.05  # of two readings

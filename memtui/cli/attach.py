@@ -22,7 +22,7 @@ def _add_demo(parser: Parser) -> None:
 
 
 def _demo(args: argparse.Namespace, console: Console) -> int:
-    from memtui.recording.supervisor.launch import Launch
+    from memtui.recording.supervisor.program import Launch
     from memtui.tui.watch import watch
 
     argv = (sys.executable, "-P", "-m", "memtui.study.workloads.demo", "--network", args.network)
@@ -64,7 +64,7 @@ def _trace(args: argparse.Namespace, console: Console) -> int:
 
 def _start(args: argparse.Namespace, console: Console, trace_every: int | None) -> int:
     """Start the program behind ``--`` and watch it."""
-    from memtui.recording.supervisor.launch import Launch
+    from memtui.recording.supervisor.program import Launch
     from memtui.tui.watch import watch
 
     if not args.command:

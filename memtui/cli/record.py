@@ -34,7 +34,7 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     from memtui.recording.supervisor.foreground import record
-    from memtui.recording.supervisor.launch import Launch
+    from memtui.recording.supervisor.program import Launch
 
     if (args.pid is not None or args.rank is not None) == bool(args.command):
         raise UserError("name either a PID or a program: memtui record 4242, memtui record -- python train.py")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from memtui.core.procfs import PROC, is_exiting
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.probes.memory_pressure import (
     LIMIT_FILES,
     USAGE_FILES,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from memtui.core.procfs import PROC, rss_bytes_of, threads_run_on
-from memtui.core.samples import MemoryUse
+from memtui.core.readings import MemoryUse
 from memtui.probes.pss import PssProbe
 
 EVERY_NS = 500_000_000

@@ -26,7 +26,7 @@ from memtui.core.page_sizes import (
     PAGES_PER_BLOCK,
 )
 from memtui.core.procfs import PROC
-from memtui.core.samples import NumaUse
+from memtui.core.readings import NumaUse
 
 EVERY_NS = 5_000_000_000
 REST = 1000  # times what reading took: at most 0.1 % of a CPU

@@ -21,7 +21,8 @@ from memtui.core.options import (
 
 if TYPE_CHECKING:
     from memtui.core.samples import Options
-    from memtui.recording.supervisor.launch import Launch, Observation
+    from memtui.recording.supervisor.launch import Observation
+    from memtui.recording.supervisor.program import Launch
 
 _GROUP = "observation"
 TRACE_HELP = "record allocations, too, as memtui trace does"

@@ -15,25 +15,11 @@ from typing import Any, get_args
 import numpy as np
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    End,
-    Event,
-    GpuMemory,
-    GpuUse,
-    Hello,
-    MemoryLimit,
-    MemoryUse,
-    Message,
-    NumaUse,
-    Power,
-    PowerReading,
-    Process,
-    ProcessWindow,
-    Vma,
-    VmaTable,
-    Window,
-)
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, Power, PowerReading
+from memtui.core.samples import End, Event, Hello, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.core.tracer_messages import AllocationStep, LearningProgress, TensorRanges, TracerMessage, TrainingProgress
+
+Message = Hello | Process | VmaTable | Window | Power | Event | End | TracerMessage
 
 MAGIC = b"MTUI"
 PROTOCOL = 17

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memtui.analysis.energy_parts import by_source
-from memtui.core.samples import GPU_COUNTERS, PowerReading
+from memtui.core.readings import GPU_COUNTERS, PowerReading
 from memtui.core.units import percent, size
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memtui.analysis.energy_parts import CPU, DRAM, EnergyPart, energy_of_machine
-from memtui.core.samples import PowerReading
+from memtui.core.readings import PowerReading
 from memtui.core.units import duration, energy, mass
 
 KWH_J = 3.6e6

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from memtui.analysis.limit_forecast import Forecast, forecast_of, forecast_sentence, rate, time_left, whose_limit
 from memtui.analysis.memory_growth import LONGEST_S
 from memtui.analysis.memory_sentences import Forms
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
 

@@ -14,7 +14,8 @@ from memtui.analysis.lower_bound import MAPPED_SHARE, bound_bytes, mapped_bytes,
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.analysis.resident_readings import Readings, before_exit
-from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, MemoryUse, Status, is_lower_bound
+from memtui.core.readings import MemoryUse
+from memtui.core.samples import OWN_RECLAIM, SHARED_UNKNOWN, Status, is_lower_bound
 from memtui.core.units import between, duration, percent, size
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.size_summary import SizeSummary, finite_median, size_clause, size_summary

@@ -15,7 +15,7 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.memory_sentences import Forms
 from memtui.analysis.resident import PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.analysis.resident_readings import pss_of_several
-from memtui.core.samples import MemoryUse
+from memtui.core.readings import MemoryUse
 from memtui.core.text import printable
 from memtui.core.units import duration, size
 from memtui.reports.source import ReportSource, Source

@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from memtui.analysis.energy_parts import by_source
-from memtui.core.samples import CHASSIS, PowerReading, Status
+from memtui.core.readings import CHASSIS, PowerReading
+from memtui.core.samples import Status
 from memtui.core.units import energy, power, processes_text
 
 
@@ -18,7 +19,7 @@ class PowerSummary:
     """Mean power and energy of one source.
 
     Attributes:
-        device, scope, source: what was measured, and by which interface: see ``core.samples.PowerReading``.
+        device, scope, source: what was measured, and by which interface: see ``core.readings.PowerReading``.
         status, reason: why figures are missing; a reason together with figures says since when they are missing.
         mean_w: mean of the readings.
         energy_j: rise of the device's counter; where it fell, it was reset and has a new origin.

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from memtui.core.samples import GpuMemory, GpuUse, is_lower_bound
+from memtui.core.readings import GpuMemory, GpuUse
+from memtui.core.samples import is_lower_bound
 from memtui.core.text import printable
 from memtui.core.units import percent, size
 from memtui.reports.source import ReportSource

@@ -26,22 +26,13 @@ from memtui.analysis.vma_filter import SHARED_ANONYMOUS, SHARED_MEMORY
 from memtui.core.call_stacks import CallStacks
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    Capability,
-    Event,
-    GpuMemory,
-    GpuUse,
-    Hello,
-    MemoryLimit,
-    MemoryUse,
-    NumaUse,
-    PowerReading,
-    Process,
-)
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, PowerReading
+from memtui.core.samples import Capability, Event, Hello, Process
 from memtui.core.tracer_messages import MAIN_MEMORY, PINNED_MEMORY
 from memtui.formats.mxnet_tags import compat_keys
 from memtui.reports.redact_allowed import Record, permitted, permitted_row
 from memtui.reports.redact_names import ModelNames
+from memtui.reports.redact_text import MASK, Labels, Scrubber
 from memtui.reports.source import ByRow, PageRun, ReportSource, Source
 from memtui.session.tables.allocations import RecordedStep
 from memtui.session.tables.imported import DriverMemory, ImportedFrom
@@ -49,7 +40,6 @@ from memtui.session.tables.learning import About, LearningPoint
 from memtui.session.tables.training import ProgressRow, RecordedProgress
 from memtui.session.vma_row import VmaRow
 
-MASK = "***"
 HIDDEN_CGROUP = "cgroup"
 GIB = 1 << 30
 # Names that the kernel gives to memory, the same in every process.
@@ -59,11 +49,7 @@ _KERNELS = frozenset((
 ))  # fmt: skip
 # Events whose text is memtui's; other texts are the user's.
 _OWN_EVENTS = frozenset(("gap", "exec", "process", "stopped", "warning", "interval", "thinned", "step", "end"))
-_TOKEN = re.compile(r"[^\s,;()'\"<>\[\]{}|]+")
-_ADDRESS = re.compile(r"(?:0x)?(?=[0-9a-f]*[0-9])[0-9a-f]{8,}(?:-(?:0x)?[0-9a-f]+)?|0x[0-9a-f]+", re.IGNORECASE)
-_PARTS = re.compile(r"[^\w-]+")
 _DEVICE = re.compile(r"[a-z]{2,8}(:[0-9]{1,3})?")
-_HARMLESS = frozenset(("n/a", "and/or", "/s"))
 
 
 class RedactedSource:
@@ -82,16 +68,16 @@ class RedactedSource:
         self._rows = {row.id: row for row in self._source.vma_rows()}
         self._bases = _bases(self._rows.values())
         self._owners: dict[tuple[int, ...], _VmaIndex] = {}
-        self._names, self._model, self._devices = _Labels("file"), ModelNames(), _Labels("device")
-        self._mark_labels: dict[str, _Labels] = {}
+        self._names, self._model, self._devices = Labels("file"), ModelNames(), Labels("device")
+        self._mark_labels: dict[str, Labels] = {}
         for row in self._rows.values():
             for name in (row.name, *(state.name for state in row.states)):
                 self._name(name)
         hello, samples, end = self._source.hello, self._source.samples, self._source.end
-        self._commands = _Labels("command")
+        self._commands = Labels("command")
         for command in (hello.target.command, *(process.command for process in self._source.processes())):
             self._commands[command]
-        self._scrubber = _Scrubber(hello, self._commands, self._names)
+        self._scrubber = Scrubber(hello, self._commands, self._names)
         scrub = self._scrubber.scrub
         self.hello = self._without(hello)
         self.samples = permitted(
@@ -298,7 +284,7 @@ class RedactedSource:
                 redacted.append(permitted(event, kind=event.kind, text=self._scrubber.scrub(event.text)))
             else:
                 kind = event.kind if event.kind in ("mark", "step", "epoch") else "mark"
-                labels = self._mark_labels.setdefault(kind, _Labels(kind))
+                labels = self._mark_labels.setdefault(kind, Labels(kind))
                 redacted.append(permitted(event, kind=kind, text=labels[event.text]))
         return redacted
 
@@ -349,61 +335,6 @@ class RedactedSource:
             wss=capability(hello.wss),
             pages=capability(hello.pages),
         )
-
-
-class _Labels(dict[str, str]):
-    """``file-1``, ``file-2`` ... in the order of appearance."""
-
-    def __init__(self, word: str) -> None:
-        super().__init__()
-        self._word = word
-
-    def __missing__(self, text: str) -> str:
-        self[text] = f"{self._word}-{len(self) + 1}"
-        return self[text]
-
-
-class _Scrubber:
-    """Removes secrets from free text."""
-
-    def __init__(self, hello: Hello, commands: _Labels, names: _Labels) -> None:
-        self._cache: dict[str, str] = {}
-        whole = commands | {name: label for name, label in names.items() if re.search(r"\s", name)}
-        self._whole = sorted(((text, label) for text, label in whole.items() if text), key=lambda item: -len(item[0]))
-        self._names = names
-        always = {hello.host.hostname, hello.host.hostname.partition(".")[0], hello.target.user}
-        candidates: set[str] = set()
-        for command in commands:
-            candidates.update(part for word in command.split() for part in (word, *_PARTS.split(word)))
-        for name in names:
-            candidates.add(name.rpartition("/")[2])
-        # Short words and numbers of a command line identify nobody: "-m", "64".
-        identifying = {word for word in candidates if len(word) > 2 and not re.fullmatch(r"[0-9.]+", word)}
-        self._secret = {word.casefold() for word in always | identifying} - {"", "root", "memtui"}
-
-    def scrub(self, text: str) -> str:
-        """Return the text with labels for whole commands and files, and ``***`` for a word that could be a secret."""
-        if text not in self._cache:
-            labelled = text
-            for secret, label in self._whole:
-                labelled = labelled.replace(secret, label)
-            self._cache[text] = _TOKEN.sub(lambda token: self._token(token[0]), labelled)
-        return self._cache[text]
-
-    def _token(self, token: str) -> str:
-        bare = token.rstrip(".:!?")
-        rest = token[len(bare) :]
-        if bare in self._names:
-            return self._names[bare] + rest
-        if bare.casefold() in _HARMLESS:
-            return token
-        if "/" in bare or "\\" in bare:
-            return "path" + rest
-        if _ADDRESS.fullmatch(bare):
-            return "address" + rest
-        if any(part.casefold() in self._secret for part in (bare, *_PARTS.split(bare))):
-            return MASK + rest
-        return _ADDRESS.sub("address", token) if "0x" in token.lower() else token
 
 
 class _VmaIndex:

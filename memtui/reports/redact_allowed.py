@@ -12,23 +12,8 @@ from typing import Any, TypeVar
 
 from memtui.analysis.row_states import RowState
 from memtui.core.call_stacks import Frame
-from memtui.core.samples import (
-    Capability,
-    Clock,
-    End,
-    Event,
-    GpuMemory,
-    GpuUse,
-    Hello,
-    Host,
-    MemoryLimit,
-    MemoryUse,
-    NumaUse,
-    Options,
-    PowerReading,
-    Process,
-    Target,
-)
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, PowerReading
+from memtui.core.samples import Capability, Clock, End, Event, Hello, Host, Options, Process, Target
 from memtui.session.sample_arrays import SampleArrays
 from memtui.session.tables.allocations import RecordedStep
 from memtui.session.tables.imported import DriverMemory, ImportedFrom

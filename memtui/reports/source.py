@@ -17,18 +17,8 @@ from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.call_stacks import CallStacks
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    End,
-    Event,
-    GpuMemory,
-    GpuUse,
-    Hello,
-    MemoryLimit,
-    MemoryUse,
-    NumaUse,
-    PowerReading,
-    Process,
-)
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, PowerReading
+from memtui.core.samples import End, Event, Hello, Process
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.sample_arrays import SampleArrays
 from memtui.session.session import Session
@@ -107,7 +97,7 @@ class ReportSource(Protocol):
     def step_trace(self, step: RecordedStep) -> StepTrace: ...
     def call_stacks(self) -> CallStacks: ...
     def captures(self) -> list[StackCapture]:
-        """Captures with the real addresses of blocks: for sums, never as text."""
+        """Return captures with the real addresses of blocks: for sums, never as text."""
 
     def resident_set(self, sample: int, process: int) -> PageSet | None:
         """Resident pages at their real addresses: for sums, never as text."""

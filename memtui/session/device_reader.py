@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, PowerReading
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, PowerReading
 from memtui.session.connection import SessionFile
 from memtui.session.schema import TABLES
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from memtui.core.samples import Event, GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, PowerReading, Process
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, PowerReading
+from memtui.core.samples import Event, Process
 from memtui.session.columns import Insertion, columns_of, insertion_into
 from memtui.session.tables.allocations import AllocationDeviceRecord, AllocationStepRecord, AllocatorPeakRecord
 from memtui.session.tables.call_stacks import AllocationStackRecord, CallStackRecord, FrameRecord

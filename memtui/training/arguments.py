@@ -76,7 +76,7 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     """Train with the screen on a terminal; else without it, and recorded only where a session is requested."""
-    from memtui.recording.supervisor.launch import Launch
+    from memtui.recording.supervisor.program import Launch
     from memtui.training.command import (
         MEMORY_ONLY_EVERY,
         print_document,

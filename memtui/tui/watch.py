@@ -20,7 +20,7 @@ from memtui.recording.control import SIGNALS, Ended
 from memtui.recording.registry import Running
 from memtui.recording.supervisor.background import Recording
 from memtui.recording.supervisor.duplicate import AlreadyRunning
-from memtui.recording.supervisor.launch import Launch
+from memtui.recording.supervisor.program import Launch
 from memtui.reports.post_mortem import last_line
 from memtui.tui import terminal
 from memtui.tui.app import run_viewer

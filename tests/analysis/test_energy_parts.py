@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.energy_parts import CPU, DRAM, GPU, PARTS, REST, energy_of_machine, part_of
-from memtui.core.samples import SOCKET_WITH_MEMORY, PowerReading, Status
+from memtui.core.readings import SOCKET_WITH_MEMORY, PowerReading
+from memtui.core.samples import Status
 
 S = 1_000_000_000
 END = 100 * S

@@ -16,7 +16,8 @@ from memtui.analysis.resident_readings import (
     rss_readings,
     windows_without,
 )
-from memtui.core.samples import End, MemoryUse, Process
+from memtui.core.readings import MemoryUse
+from memtui.core.samples import End, Process
 
 NAN = np.nan
 

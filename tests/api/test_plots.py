@@ -11,7 +11,7 @@ import pytest
 import memtui
 from memtui.api.plots import MIB
 from memtui.core.errors import UserError
-from memtui.core.samples import Power
+from memtui.core.readings import Power
 from memtui.session.session import Session
 from tests.support.hostile_sessions import small_stream
 from tests.support.sessions import messages, write_session

@@ -20,19 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    Capability,
-    End,
-    Event,
-    Power,
-    PowerReading,
-    Process,
-    ProcessWindow,
-    Target,
-    Vma,
-    VmaTable,
-    Window,
-)
+from memtui.core.readings import Power, PowerReading
+from memtui.core.samples import Capability, End, Event, Process, ProcessWindow, Target, Vma, VmaTable, Window
 from memtui.core.text import csv_cell, printable, program_name, short_command, some_of, utf8_safe, wrapped
 from memtui.reports.export import export
 from memtui.reports.report import build_report

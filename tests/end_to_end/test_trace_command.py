@@ -15,7 +15,7 @@ import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.cli import main
-from memtui.recording.supervisor.launch import Launch
+from memtui.recording.supervisor.program import Launch
 from memtui.reports.export import export
 from memtui.reports.source import Source
 from memtui.reports.traced_windows import TracedWindows, tensor_histories

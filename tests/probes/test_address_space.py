@@ -14,7 +14,8 @@ import numpy as np
 import psutil
 import pytest
 
-from memtui.core.samples import Event, Power
+from memtui.core.readings import Power
+from memtui.core.samples import Event
 from memtui.probes import address_space
 from memtui.probes.address_space import Sharers
 from memtui.probes.memory_users import same_memory

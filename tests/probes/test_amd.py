@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.samples import GPU_WITH_CPU, PowerReading, Status
+from memtui.core.readings import GPU_WITH_CPU, PowerReading
+from memtui.core.samples import Status
 from memtui.probes.gpu import amd as module
 from memtui.probes.gpu.amd import NO_AMD_GPU, SHARED, AmdProbe, amd, energy_of, no_device, power_of
 from memtui.probes.gpu.client import GpuProcess

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.samples import PowerReading, Status
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Status
 from memtui.probes.power.chassis import EVERY_NS, PATIENCE_NS, ChassisProbe, watts_of
 from memtui.probes.power.probe import PowerProbe
 

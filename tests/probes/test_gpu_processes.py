@@ -11,18 +11,8 @@ import time
 
 import pytest
 
-from memtui.core.samples import (
-    GPU_COUNTERS,
-    End,
-    GpuMemory,
-    GpuUse,
-    Power,
-    PowerReading,
-    Process,
-    ProcessWindow,
-    VmaTable,
-    Window,
-)
+from memtui.core.readings import GPU_COUNTERS, GpuMemory, GpuUse, Power, PowerReading
+from memtui.core.samples import End, Process, ProcessWindow, VmaTable, Window
 from memtui.probes.gpu.processes import (
     CONTAINER,
     IMPOSSIBLE_USE,

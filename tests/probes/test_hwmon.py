@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.energy_parts import part_of
-from memtui.core.samples import SOCKET_WITH_MEMORY, Status
+from memtui.core.readings import SOCKET_WITH_MEMORY
+from memtui.core.samples import Status
 from memtui.probes.power.hwmon import _LABELS, NO_SENSOR, HwmonProbe, domain_of
 from memtui.probes.power.probe import PowerProbe
 from memtui.tui.presenters.power import short_name

@@ -8,7 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.samples import GPU_PACKAGE, Status
+from memtui.core.readings import GPU_PACKAGE
+from memtui.core.samples import Status
 from memtui.probes.gpu.intel import NO_INTEL_GPU, IntelProbe, _Card, _power, intel, no_counter
 from memtui.probes.power.probe import PowerProbe
 from memtui.tui.presenters.power import short_name

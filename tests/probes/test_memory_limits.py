@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memtui.core.procfs import PF_EXITING
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.probes.memory_limits import EVERY_NS, MemoryLimits
 from tests.support.cgroups import limited_cgroup
 from tests.support.folders import put

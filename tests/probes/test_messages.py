@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from memtui.core.samples import Capability, PowerReading
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Capability
 from memtui.probes.gpu import messages as gpu_messages
 from memtui.probes.gpu.messages import DriverReport, GpuReport
 from memtui.probes.gpu.processes import EVERYBODY_ELSE, Holding

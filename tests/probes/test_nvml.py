@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from memtui.core.samples import GPU_COUNTERS
+from memtui.core.readings import GPU_COUNTERS
 from memtui.probes.gpu import nvml
 from memtui.probes.gpu.counters import FIRST, IN_SLICES, UNSUPPORTED
 from tests.nvml_stub.build import COMPILER, compile_stand_in, run_with

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from memtui.core.samples import PowerReading, Status
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Status
 from memtui.probes.power.probe import PowerProbe
 from tests.nvml_stub.build import COMPILER, compile_stand_in, run_with
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from memtui.core.page_set import PageSet
 from memtui.core.procfs import read_stat
-from memtui.core.samples import SHARED_UNKNOWN, End, Message, Process, ProcessWindow, Vma, VmaSizes, VmaTable, Window
+from memtui.core.samples import SHARED_UNKNOWN, End, Process, ProcessWindow, Vma, VmaSizes, VmaTable, Window
 from memtui.probes.pages.pagetable import walk
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.shared_frames import TouchedFrames, in_common
@@ -24,6 +24,7 @@ from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pause.pauser import NotPaused
 from memtui.probes.shared_pages import shared_pages
 from memtui.probes.window_reader import Lost, Outcome, PageReader, Reading, Subject
+from memtui.recording.wire import Message
 from memtui.reports.export.tables import TABLES
 from memtui.reports.figures.provenance import doubts
 from memtui.reports.report import build_report

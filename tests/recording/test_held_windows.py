@@ -11,7 +11,8 @@ import time
 import pytest
 
 from memtui.core.procfs import read_stat
-from memtui.core.samples import End, Event, Options, Power, Process, Status, Window
+from memtui.core.readings import Power
+from memtui.core.samples import End, Event, Options, Process, Status, Window
 from memtui.probes.pss import CHANGED, Rollup
 from memtui.probes.usage import Usage
 from memtui.probes.window_reader import Lost

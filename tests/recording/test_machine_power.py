@@ -9,7 +9,8 @@ import threading
 from dataclasses import asdict
 from types import SimpleNamespace
 
-from memtui.core.samples import CHASSIS, PowerReading, Status
+from memtui.core.readings import CHASSIS, PowerReading
+from memtui.core.samples import Status
 from memtui.recording.recorder.__main__ import MarkReader, record
 from memtui.recording.recorder.machine_power import MachinePowerReader
 

@@ -8,7 +8,8 @@ import signal
 import pytest
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import End, Event, Power, Process, ProcessWindow, Status, Vma, VmaTable, Window
+from memtui.core.readings import Power
+from memtui.core.samples import End, Event, Process, ProcessWindow, Status, Vma, VmaTable, Window
 from memtui.recording.sampler import message_queue as outbox_module
 from memtui.recording.sampler.message_queue import MessageQueue, RecorderGone
 from memtui.recording.wire import Decoder

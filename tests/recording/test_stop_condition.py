@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.core.units import parse_size
 from memtui.recording.recorder.stop_condition import OOM, StopCondition, Watch
 

@@ -13,7 +13,8 @@ import pytest
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.procfs import read_stat
-from memtui.core.samples import Event, NumaUse, Options, Process, Status, VmaTable, Window
+from memtui.core.readings import NumaUse
+from memtui.core.samples import Event, Options, Process, Status, VmaTable, Window
 from memtui.probes.pages.tracker import PageWindow, TrackerError
 from memtui.probes.usage import MemoryTexts, read_memory_texts
 from memtui.probes.window_reader import Lost, Reading

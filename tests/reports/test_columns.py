@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from memtui.core.samples import GpuUse, MemoryLimit, MemoryUse, NumaUse, Power, PowerReading
+from memtui.core.readings import GpuUse, MemoryLimit, MemoryUse, NumaUse, Power, PowerReading
 from memtui.core.tracer_messages import LearningProgress, TensorRanges, TrainingProgress
 from memtui.reports.export import export
 from memtui.reports.export.columns import Kind, kind_of

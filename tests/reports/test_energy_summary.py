@@ -8,7 +8,8 @@ import pytest
 
 from memtui.core.argtypes import grams_a_kwh
 from memtui.core.json_fields import to_json
-from memtui.core.samples import PowerReading, Status
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Status
 from memtui.reports.energy_summary import energy_lines, energy_summary
 from tests.support import sessions
 from tests.support.cli import memtui

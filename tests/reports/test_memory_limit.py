@@ -12,7 +12,8 @@ import pytest
 from memtui.analysis.limit_forecast import forecast_of, rates, time_left
 from memtui.analysis.memory_growth import growth_of
 from memtui.cli.main import main
-from memtui.core.samples import End, MemoryLimit, Power, Process, ProcessWindow, Window
+from memtui.core.readings import MemoryLimit, Power
+from memtui.core.samples import End, Process, ProcessWindow, Window
 from memtui.reports.memory_limit import (
     Forecast,
     LimitSummary,

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from memtui.core.samples import NumaUse, Power, Process, Window
+from memtui.core.readings import NumaUse, Power
+from memtui.core.samples import Process, Window
 from memtui.reports.redact import open_source
 from memtui.reports.verdict.numa import LEAST_BYTES, RULE, numa
 from memtui.reports.verdict.recent import Check

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from memtui.core.samples import KILLED_FOR_MEMORY, PROBABLY_KILLED, MemoryLimit
+from memtui.core.readings import MemoryLimit
+from memtui.core.samples import KILLED_FOR_MEMORY, PROBABLY_KILLED
 from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
 from memtui.reports.source import Source

@@ -9,7 +9,8 @@ import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.page_set import PageSet
-from memtui.core.samples import End, MemoryUse, Power, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.readings import MemoryUse, Power
+from memtui.core.samples import End, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.core.tracer_messages import TrainingProgress
 from memtui.reports.post_mortem import (
     LAST_NS,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
-from memtui.core.samples import MORE_TOUCHED, GpuMemory, GpuUse, Process, Status
+from memtui.core.readings import GpuMemory, GpuUse
+from memtui.core.samples import MORE_TOUCHED, Process, Status
 from memtui.reports.process_summary import (
     MOST_PROCESSES,
     NO_READING,

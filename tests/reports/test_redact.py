@@ -16,20 +16,8 @@ import pytest
 
 from memtui.analysis.vma_filter import parse_filter
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    Capability,
-    End,
-    Event,
-    GpuMemory,
-    Options,
-    Power,
-    PowerReading,
-    Process,
-    ProcessWindow,
-    Vma,
-    VmaTable,
-    Window,
-)
+from memtui.core.readings import GpuMemory, Power, PowerReading
+from memtui.core.samples import Capability, End, Event, Options, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.core.tracer_messages import AllocationStep, TensorRanges, TrainingProgress
 from memtui.reports.export import export
 from memtui.reports.redact import RedactedSource

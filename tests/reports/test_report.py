@@ -16,7 +16,8 @@ import pytest
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.console import as_json
 from memtui.core.json_fields import to_json
-from memtui.core.samples import Event, PowerReading, Status
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Event, Status
 from memtui.core.tracer_messages import TensorRanges
 from memtui.formats.command import import_all
 from memtui.reports.counter_summary import counter_line, counter_summaries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.reports.verdict.recent import Check
 from tests.support.growing_sessions import GIB, MIB, START_S, S, session_of, steady
 from tests.support.verdicts import checks_of, full, rules_found

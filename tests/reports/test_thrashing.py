@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.reports.redact import open_source
 from memtui.reports.verdict.verdict import last_verdict
 from tests.support.growing_sessions import GIB, MIB, START_S, S, session_of, steady

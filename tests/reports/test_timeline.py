@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.core.samples import End, Event, GpuMemory, GpuUse, Power, PowerReading, Process, ProcessWindow, Window
+from memtui.core.readings import GpuMemory, GpuUse, Power, PowerReading
+from memtui.core.samples import End, Event, Process, ProcessWindow, Window
 from memtui.core.tracer_messages import LearningProgress, TrainingProgress
 from memtui.formats.catalogue import import_bytes, import_file
 from memtui.formats.imported import NotImportable

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.core.samples import MemoryUse
+from memtui.core.readings import MemoryUse
 from memtui.reports.redact import open_source
 from memtui.reports.verdict.recent import Check
 from memtui.reports.verdict.verdict import last_verdict

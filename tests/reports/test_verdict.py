@@ -11,7 +11,7 @@ import pytest
 from memtui.analysis import memory_growth
 from memtui.analysis.memory_sentences import fitting
 from memtui.cli.main import main
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.reports.redact import open_source
 from memtui.reports.source import Source
 from memtui.reports.verdict import (

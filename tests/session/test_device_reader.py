@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from memtui.core.samples import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, Power, PowerReading
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, Power, PowerReading
 from memtui.session.device_reader import DeviceReader
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from memtui.core.samples import Event, PowerReading
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Event
 from memtui.session.file_format import OLDEST_VERSION, SCHEMA_VERSION, missing_columns, schema
 from memtui.session.schema import TABLES, insertion, selection
 from memtui.session.tables.samples import ProcessSampleRecord

@@ -20,7 +20,8 @@ import pytest
 
 from memtui.analysis.working_set import select
 from memtui.core.page_set import PageSet
-from memtui.core.samples import GPU_COUNTERS, End, Options, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.readings import GPU_COUNTERS
+from memtui.core.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.reports.export import export
 from memtui.reports.report import build_report, report_of

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.core.samples import End, Message, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.samples import End, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.recording.wire import Message
 from memtui.session import vma_reader
 from memtui.session.blobs import UNKNOWN_BYTES
 from memtui.session.file_format import SessionError

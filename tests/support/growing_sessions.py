@@ -10,20 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    Capability,
-    End,
-    MemoryLimit,
-    MemoryUse,
-    Options,
-    Power,
-    Process,
-    ProcessWindow,
-    Target,
-    Vma,
-    VmaTable,
-    Window,
-)
+from memtui.core.readings import MemoryLimit, MemoryUse, Power
+from memtui.core.samples import Capability, End, Options, Process, ProcessWindow, Target, Vma, VmaTable, Window
 from tests.support.sessions import CODE, DATA, HEAP, hello, write_session
 
 MIB, GIB, S = 1 << 20, 1 << 30, 10**9

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import Event, GpuMemory, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.readings import GpuMemory, Power, PowerReading
+from memtui.core.samples import Event, Process, ProcessWindow, Vma, VmaTable, Window
 from tests.support import sessions
 from tests.support.sessions import DATA, HEAP, MS
 

@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import End, Event, Power, PowerReading, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.readings import Power, PowerReading
+from memtui.core.samples import End, Event, Process, ProcessWindow, Vma, VmaTable, Window
 from tests.support import sessions
 from tests.support.sessions import HEAP, MS
 

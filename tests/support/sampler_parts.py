@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from memtui.core.samples import Event, Message
+from memtui.core.samples import Event
 from memtui.probes.window_reader import Lost, Outcome, Subject
+from memtui.recording.wire import Message
 
 
 class Outbox:

@@ -15,20 +15,8 @@ from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
 from memtui.core.errors import UserError
 from memtui.core.fast_numpy import distinct
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    Capability,
-    Clock,
-    End,
-    Event,
-    GpuMemory,
-    GpuUse,
-    Hello,
-    Host,
-    Options,
-    PowerReading,
-    Process,
-    Target,
-)
+from memtui.core.readings import GpuMemory, GpuUse, PowerReading
+from memtui.core.samples import Capability, Clock, End, Event, Hello, Host, Options, Process, Target
 
 MIB = 1 << 20
 STEP_NS = 210_000_000

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from memtui.core.page_set import PageSet
+from memtui.core.readings import Power, PowerReading
 from memtui.core.samples import (
     Capability,
     Clock,
@@ -15,10 +16,7 @@ from memtui.core.samples import (
     Event,
     Hello,
     Host,
-    Message,
     Options,
-    Power,
-    PowerReading,
     Process,
     ProcessWindow,
     Status,
@@ -28,6 +26,7 @@ from memtui.core.samples import (
     Window,
 )
 from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.recording.wire import Message
 from memtui.session.writer import SessionWriter
 
 MS = 1_000_000

@@ -6,22 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    End,
-    Event,
-    GpuMemory,
-    GpuUse,
-    MemoryLimit,
-    MemoryUse,
-    NumaUse,
-    Power,
-    PowerReading,
-    Process,
-    ProcessWindow,
-    Vma,
-    VmaTable,
-    Window,
-)
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, MemoryUse, NumaUse, Power, PowerReading
+from memtui.core.samples import End, Event, Process, ProcessWindow, Vma, VmaTable, Window
 
 NS = st.integers(0, 2**62)
 BYTES = st.integers(0, 2**60)

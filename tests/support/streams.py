@@ -10,9 +10,9 @@ from typing import Any
 
 from memtui.core.options import MAX_PAUSE_NS
 from memtui.core.procfs import read_stat
-from memtui.core.samples import Message, Options, Process, ProcessWindow, Window
+from memtui.core.samples import Options, Process, ProcessWindow, Window
 from memtui.recording.sampler.commands import STOP, SamplerConfig
-from memtui.recording.wire import Decoder
+from memtui.recording.wire import Decoder, Message
 
 INTERVAL_NS = 20_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.reports.source import Source
 from memtui.reports.verdict.recent import Check
 from memtui.reports.verdict.verdict import last_verdict, verdict_at

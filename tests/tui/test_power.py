@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memtui.core.samples import GPU_COUNTERS, PowerReading
+from memtui.core.readings import GPU_COUNTERS, PowerReading
 from memtui.tui.presenters import power
 from memtui.tui.presenters.power import LATE_NS, PowerLog, counter_lines
 from memtui.widgets.power_gauge import PowerGauge

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import End, Event, MemoryUse
+from memtui.core.readings import MemoryUse
+from memtui.core.samples import End, Event
 from memtui.tui.presenters.markers import TickLog
 from memtui.tui.presenters.window_notes import (
     MOST_PROCESSES,

@@ -57,7 +57,7 @@ def _floating(x: Any) -> Any:
 
 
 def arithmetic(function: str) -> Rule:
-    """A function of two tensors, or of a tensor and a number."""
+    """Return the rule of a function of two tensors, or of a tensor and a number."""
 
     def rule(call: AtenCall) -> Operators:
         first, second = call["self"], call["other"]
@@ -164,7 +164,7 @@ def repeat(call: AtenCall) -> Operators:
 
 
 def addcmul(call: AtenCall) -> Operators:
-    """What is added and one of the factors are small, the other factor is as large as the result."""
+    """Return the operator: one of the factors is as large as the result, the other and what is added are small."""
     added, left, right = (call[key] for key in ("self", "tensor1", "tensor2"))
     large, small = (left, right) if prod(left.shape) >= prod(right.shape) else (right, left)
     if tuple(large.shape) != tuple(call.result.shape):
@@ -176,7 +176,7 @@ def addcmul(call: AtenCall) -> Operators:
 
 
 def copy(call: AtenCall) -> Operators:
-    """A copy: the order of its numbers follows from the strides of both sides."""
+    """Return the copy: the order of its numbers follows from the strides of both sides."""
     source = call["src"] if call["src"] is not None else call["self"]
     target = call["self"] if call["src"] is not None else call.result
     return [_exchanged(source, target)]

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from memtui.core import procfs
-from memtui.core.samples import GPU_WITH_CPU, Capability, PowerReading, Status
+from memtui.core.readings import GPU_WITH_CPU, PowerReading
+from memtui.core.samples import Capability, Status
 from memtui.probes.gpu import processes as gpu_holders
 from memtui.probes.gpu.driver import GpuDriver
 from memtui.probes.gpu.processes import Holding

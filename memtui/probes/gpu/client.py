@@ -10,7 +10,8 @@ import sys
 import time
 from dataclasses import replace
 
-from memtui.core.samples import Capability, PowerReading, Status
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Capability, Status
 from memtui.probes.gpu.driver import GpuDriver
 from memtui.probes.gpu.messages import DriverReport, GpuReport, from_line
 from memtui.probes.gpu.nvml import NO_GPU, library_problem

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from memtui.core.samples import GPU_COUNTERS
+from memtui.core.readings import GPU_COUNTERS
 
 _PER_MIB = 1 / (1 << 20)
 # By field of ``PowerReading``: number of the metric, and how much of its unit (percent, MiB/s) is one of the field.

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.samples import GPU_PACKAGE, Capability, PowerReading, Status
+from memtui.core.readings import GPU_PACKAGE, PowerReading
+from memtui.core.samples import Capability, Status
 from memtui.probes.gpu import processes as gpu_holders
 from memtui.probes.gpu.driver import GpuDriver
 from memtui.probes.gpu.processes import Holding

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from memtui.core.samples import Capability, PowerReading
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Capability
 from memtui.probes.gpu.processes import Holding
 
 

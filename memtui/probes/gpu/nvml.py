@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memtui.core import procfs
-from memtui.core.samples import Capability, PowerReading, Status
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Capability, Status
 from memtui.probes.gpu import processes as gpu_holders
 from memtui.probes.gpu.counters import CounterReader, Counters
 from memtui.probes.gpu.processes import Board, Holding, Why

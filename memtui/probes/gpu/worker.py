@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from memtui.core.privilege import become, invoker
-from memtui.core.samples import Capability, PowerReading
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Capability
 from memtui.probes.gpu.messages import DriverReport, GpuReport, to_line
 from memtui.probes.gpu.processes import Holding
 

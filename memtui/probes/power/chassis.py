@@ -12,7 +12,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from memtui.core.samples import CHASSIS, Capability, PowerReading, Status
+from memtui.core.readings import CHASSIS, PowerReading
+from memtui.core.samples import Capability, Status
 
 EVERY_NS = 2_000_000_000
 PATIENCE_NS = 10_000_000_000  # a program that takes longer is ended

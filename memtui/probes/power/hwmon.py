@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.samples import SOCKET_WITH_MEMORY, Capability, PowerReading, Status
+from memtui.core.readings import SOCKET_WITH_MEMORY, PowerReading
+from memtui.core.samples import Capability, Status
 from memtui.probes.power.sysfs import number_of, text_of
 
 # As NVIDIA's performance guide for Grace explains the labels: device and scope.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memtui.core.samples import Capability, PowerReading, Status
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Capability, Status
 from memtui.probes.gpu.amd import amd, no_device
 from memtui.probes.gpu.client import GpuProcess
 from memtui.probes.gpu.intel import intel, no_counter

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.samples import Capability, PowerReading, Status
+from memtui.core.readings import PowerReading
+from memtui.core.samples import Capability, Status
 from memtui.probes.power.sysfs import text_of
 
 NO_ZONE = "no RAPL zone: virtual machine or no powercap driver"

@@ -16,7 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from memtui.core import capabilities
-from memtui.core.samples import CHASSIS, PowerReading, Status
+from memtui.core.readings import CHASSIS, PowerReading
+from memtui.core.samples import Status
 from memtui.recording.network_power.address import parse_address
 from memtui.recording.network_power.connection import Connection
 from memtui.recording.network_power.credentials import NoCredentials, credentials_for

@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from memtui.core.samples import CHASSIS, PowerReading, Status
+from memtui.core.readings import CHASSIS, PowerReading
+from memtui.core.samples import Status
 from memtui.recording.network_power.cadence import Cadence
 from memtui.recording.network_power.connection import Connection, NoAnswer, Unreachable
 from memtui.recording.network_power.redfish_resource import PowerResource, find
@@ -96,7 +97,7 @@ class RedfishReader:
         self._thread.start()
 
     def _request(self, connection: Connection, resource: PowerResource | None) -> None:
-        """Runs in the thread."""
+        """Ask for the power, in the thread."""
         outcome: float | NoAnswer
         try:
             if resource is None:

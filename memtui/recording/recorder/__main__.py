@@ -23,7 +23,7 @@ from memtui.core import capabilities, single_threaded  # noqa: F401 (for its eff
 # isort: split
 from memtui.core.malloc import give_back_free_pages
 from memtui.core.os_errors import WRITE, refused, why
-from memtui.core.samples import End, Event, Message, Process
+from memtui.core.samples import End, Event, Process
 from memtui.core.text import printable
 from memtui.recording.progress import READY, Progress
 from memtui.recording.recorder.limits import Limits
@@ -31,7 +31,7 @@ from memtui.recording.recorder.machine_power import MachinePowerReader
 from memtui.recording.recorder.session_builder import SessionBuilder, UnsupportedRequest
 from memtui.recording.recorder.stop_condition import StopCondition
 from memtui.recording.recorder.tracer_server import TracerServer
-from memtui.recording.wire import DecodeError, Decoder
+from memtui.recording.wire import DecodeError, Decoder, Message
 from memtui.session.file_format import SessionError, has_log_file, size_on_disk
 from memtui.session.writer import SessionWriter
 

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from memtui.core.samples import Event, MemoryLimit, Window
+from memtui.core.readings import MemoryLimit
+from memtui.core.samples import Event, Window
 from memtui.core.units import size
 from memtui.recording.recorder.stop_condition import StopCondition, Watch
 from memtui.session.downsampling import Downsampler

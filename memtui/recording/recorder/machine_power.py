@@ -7,7 +7,8 @@ import os
 import time
 from collections.abc import Iterator
 
-from memtui.core.samples import CHASSIS, Power, PowerReading, Status
+from memtui.core.readings import CHASSIS, Power, PowerReading
+from memtui.core.samples import Status
 
 READ_BYTES = 1 << 16
 

@@ -14,16 +14,12 @@ from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.vma_filter import Filter, parse_filter
 from memtui.core.fast_numpy import whole_sum
 from memtui.core.lru_cache import LruCache
+from memtui.core.readings import GpuMemory, GpuUse, Power, PowerReading
 from memtui.core.samples import (
     SHARED_UNKNOWN,
     End,
     Event,
-    GpuMemory,
-    GpuUse,
     Hello,
-    Message,
-    Power,
-    PowerReading,
     Process,
     ProcessWindow,
     Status,
@@ -43,6 +39,7 @@ from memtui.core.tracer_messages import (
 )
 from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.process_recorder import ObservedProcess
+from memtui.recording.wire import Message
 from memtui.session.tables.allocations import AllocationDeviceRecord, layer_types, peak_record, step_record
 from memtui.session.tables.learning import LearningAboutRecord, about_record, learning_records
 from memtui.session.tables.reuse import ReuseCheckpointRecord

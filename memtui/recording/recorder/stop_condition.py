@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from memtui.analysis.limit_forecast import forecast_of, forecast_sentence
 from memtui.analysis.memory_growth import LONGEST_S
-from memtui.core.samples import MemoryLimit
+from memtui.core.readings import MemoryLimit
 from memtui.core.units import duration, parse_size, size
 
 _FORM = re.compile(

@@ -8,8 +8,9 @@ import time
 from collections import deque
 from dataclasses import replace
 
-from memtui.core.samples import End, Event, Message, Power, ProcessWindow, Status, VmaTable, Window
-from memtui.recording.wire import encode
+from memtui.core.readings import Power
+from memtui.core.samples import End, Event, ProcessWindow, Status, VmaTable, Window
+from memtui.recording.wire import Message, encode
 
 DROP_PARTS_BYTES = 2 << 20  # above this much waiting, a window that was cut loses the page sets of its parts
 DROP_PAGES_BYTES = 8 << 20  # above this much waiting, windows lose their page sets and keep their scalars

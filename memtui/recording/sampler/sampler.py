@@ -19,7 +19,8 @@ from memtui.core import capabilities
 from memtui.core.block_sample import BlockSample
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.core.procfs import read_stat
-from memtui.core.samples import End, Power
+from memtui.core.readings import Power
+from memtui.core.samples import End
 from memtui.probes.memory_limits import MemoryLimits
 from memtui.probes.oom_kills import KernelLog, OomKills
 from memtui.probes.pages.accessed_bit_cost import measure_set_cost

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from memtui.core.block_sample import FEW_BLOCKS, Estimate, estimate
-from memtui.core.samples import GpuMemory, GpuUse, Process, ProcessWindow, Status, Vma, VmaSizes
+from memtui.core.readings import GpuMemory, GpuUse
+from memtui.core.samples import Process, ProcessWindow, Status, Vma, VmaSizes
 from memtui.probes.gpu.processes import Holders
 from memtui.probes.pages.fault_around import FirstMappings
 from memtui.probes.pages.shared_frames import TouchedFrames

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from memtui.core.samples import MemoryUse, NumaUse, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
+from memtui.core.readings import MemoryUse, NumaUse
+from memtui.core.samples import ProcessWindow, Status, VmaTable, Window, tree_paused_ns
 from memtui.core.units import span
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.lazy_free import LazyFree

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from memtui.core.capabilities import forbid_new_privileges
@@ -49,7 +49,7 @@ from memtui.recording.supervisor.children import (
 from memtui.recording.supervisor.default_paths import check_inputs, default_session, open_socket, session_name
 from memtui.recording.supervisor.duplicate import refuse_second
 from memtui.recording.supervisor.exec_gate import GO
-from memtui.recording.supervisor.program import Adopted, start_apart, start_here
+from memtui.recording.supervisor.program import Adopted, Launch, start_apart, start_here
 from memtui.recording.supervisor.sudo import start_sampler
 from memtui.recording.targets import belongs_to_another, check_target
 from memtui.recording.tracer.inject import trace_environment
@@ -64,22 +64,6 @@ SAMPLER_KILLED = (
     "(SIGSTOP, a cgroup) or without a CPU while it held the target; the target runs on, what was recorded can be read"
 )
 Waiting = Callable[[str, float], AbstractContextManager[object]]  # for what, and since when nothing was written
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A program to start and observe. Without a log its output goes where memtui's goes."""
-
-    command: tuple[str, ...]
-    name: str = ""  # for the session file; the program's name when empty
-    log: bool = False  # the program gets a terminal of its own, and its output goes to a file beside the session
-    dies_with_memtui: bool = False  # only with a log
-    trace_every: int | None = None  # one training step in this many is recorded with every allocation, from inside
-
-    @property
-    def session_name(self) -> str:
-        """Prefix of the session's name where no file was named."""
-        return self.name or Path(self.command[0]).name
 
 
 class Observation:

@@ -16,6 +16,8 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from memtui.core.errors import FAILURE, UserError
@@ -25,6 +27,22 @@ COLUMNS, ROWS = 120, 36  # where memtui has no terminal either
 BORDER_COLUMNS = 2  # that the screen needs around the output
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _LEAST_COLUMNS, _LEAST_ROWS = 40, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program to start and observe. Without a log its output goes where memtui's goes."""
+
+    command: tuple[str, ...]
+    name: str = ""  # for the session file; the program's name when empty
+    log: bool = False  # the program gets a terminal of its own, and its output goes to a file beside the session
+    dies_with_memtui: bool = False  # only with a log
+    trace_every: int | None = None  # one training step in this many is recorded with every allocation, from inside
+
+    @property
+    def session_name(self) -> str:
+        """Prefix of the session's name where no file was named."""
+        return self.name or Path(self.command[0]).name
 
 
 class Adopted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from memtui.core.samples import GPU_COUNTERS
+from memtui.core.readings import GPU_COUNTERS
 
 _TEXTS = frozenset(
     (  # noqa: SIM905

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta, timezone
 
 from memtui.analysis.resident import RSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.analysis.reuse_estimate import ASSUMPTION
-from memtui.core.samples import GPU_COUNTERS, Clock
+from memtui.core.readings import GPU_COUNTERS
+from memtui.core.samples import Clock
 from memtui.core.units import between, duration, energy, percent, power, size, span
 from memtui.reports.counter_summary import per_second
 from memtui.reports.energy_summary import energy_notes, part_figure

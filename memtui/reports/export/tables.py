@@ -16,7 +16,7 @@ from memtui.analysis.reuse_burst import BurstReuse
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_sums import TensorSums
 from memtui.core.console import JSON_VERSION
-from memtui.core.samples import GPU_COUNTERS
+from memtui.core.readings import GPU_COUNTERS
 from memtui.reports.source import ReportSource
 from memtui.reports.traced_windows import TracedWindows, tensor_histories
 from memtui.session.blobs import UNKNOWN_BYTES

@@ -16,7 +16,8 @@ import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
 from memtui.core import progress_line
-from memtui.core.samples import GPU_COUNTERS, PowerReading, Status
+from memtui.core.readings import GPU_COUNTERS, PowerReading
+from memtui.core.samples import Status
 from memtui.core.text import program_first
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.timeline import MICROSECOND_NS, Counter, Group, Instant, Item, Slice, Track, Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from memtui.core.samples import NumaUse
+from memtui.core.readings import NumaUse
 from memtui.core.units import percent, size
 from memtui.reports.verdict.recent import Check, Finding, Recent
 

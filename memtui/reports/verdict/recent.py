@@ -19,7 +19,8 @@ from memtui.analysis.vma_filter import SHARED_MEMORY
 from memtui.core.lru_cache import LruCache
 from memtui.core.page_set import PageSet, union
 from memtui.core.procfs import TICKS_PER_S
-from memtui.core.samples import End, Hello, MemoryLimit, MemoryUse, NumaUse, Process
+from memtui.core.readings import MemoryLimit, MemoryUse, NumaUse
+from memtui.core.samples import End, Hello, Process
 from memtui.core.units import span
 from memtui.reports.memory_limit import SPAN_NS, LimitSummary, limit_summary
 from memtui.reports.post_mortem import TrainingSource

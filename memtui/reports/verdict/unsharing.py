@@ -11,7 +11,8 @@ import numpy as np
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.range_uses import uses_of
 from memtui.analysis.tensor_pages import TensorMap, tensor_name
-from memtui.core.samples import LOADER, MemoryUse, Process
+from memtui.core.readings import MemoryUse
+from memtui.core.samples import LOADER, Process
 from memtui.core.units import size, span
 from memtui.reports.verdict.recent import FRESH_S, NO_FILE, Check, Finding, Floats, Recent
 from memtui.session.vma_row import VmaRow

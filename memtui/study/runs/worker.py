@@ -27,8 +27,8 @@ from memtui.core.json_fields import from_json, to_json
 from memtui.core.privilege import invoker
 from memtui.core.procfs import TICKS_PER_S
 from memtui.core.samples import Options
-from memtui.recording.supervisor.launch import Launch, Observation
-from memtui.recording.supervisor.program import PR_SET_CHILD_SUBREAPER
+from memtui.recording.supervisor.launch import Observation
+from memtui.recording.supervisor.program import PR_SET_CHILD_SUBREAPER, Launch
 from memtui.recording.supervisor.supervisor import Supervisor
 from memtui.study.calibration import SETTLE_SECONDS, Blocks, CalibrationPlan
 from memtui.study.plan import ALTERNATE, BLOCKS, CONTAINER, Run

@@ -72,3 +72,9 @@ def mean_column(columns: list[Column]) -> Column:
     finite = np.isfinite(columns)
     with np.errstate(invalid="ignore"):  # nan where nothing is known
         return np.where(finite, columns, np.float32(0)).sum(0, dtype=np.float32) / finite.sum(0, dtype=np.float32)
+
+
+def joined(parts: list[Column], rows: int) -> Column:
+    """Return the columns of all processes as one, as high as the picture, which has that many pixel rows."""
+    missing = max(rows - sum(len(part) for part in parts), 0)
+    return np.concatenate((*parts, np.full(missing, np.nan, np.float32)))

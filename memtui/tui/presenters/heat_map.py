@@ -22,6 +22,7 @@ from memtui.tui.presenters.address_cursor import SUBROWS, AddressCursor, Interva
 from memtui.tui.presenters.heat_columns import (
     Column,
     covering_window,
+    joined,
     mean_column,
     picked_windows,
     sampled_windows,
@@ -56,9 +57,8 @@ class HeatColumns:
     def __init__(self) -> None:
         self._sets: LruCache[tuple[int, int], PageSet | None] = LruCache(KEEP_SETS, KEEP_SETS_BYTES)
         self._with_pages: LruCache[int, frozenset[int]] = LruCache(KEEP_SETS)  # processes that have any, by sample
-        self._sums: LruCache[tuple[int, int], dict[int, TouchSum]] = LruCache(
-            KEEP_COLUMNS, KEEP_SUMS_BYTES
-        )  # by their samples
+        # By their samples.
+        self._sums: LruCache[tuple[int, int], dict[int, TouchSum]] = LruCache(KEEP_COLUMNS, KEEP_SUMS_BYTES)
         self._columns: LruCache[int, Column] = LruCache(KEEP_COLUMNS)  # by sample
         self._keep_windows = 0  # of more in ``_with_pages`` those that left the picture are dropped
         self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
@@ -391,14 +391,9 @@ class HeatColumns:
             else self._blanks[process]
             for process, layout, _ in self._stack.layouts
         ]
-        column = self._full(parts)
+        column = joined(parts, self._key[0] * SUBROWS)
         self._columns.put(sample, column)
         return column
-
-    def _full(self, parts: list[Column]) -> Column:
-        """Return the columns of all processes as one, as high as the picture."""
-        rows = self._key[0] * SUBROWS - sum(len(part) for part in parts)
-        return np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32)))
 
     def _scale(self, reader: Session, sample: int, process: int) -> np.float32:
         """Return the factor from a sampled part of the memory to all of it: 1 where all memory is read."""
@@ -452,4 +447,4 @@ class HeatColumns:
             bin_sum(sums.get(process), layout) * self._scale(reader, last, process)
             for process, layout, _ in self._stack.layouts
         ]
-        return [self._full(parts)]
+        return [joined(parts, self._key[0] * SUBROWS)]

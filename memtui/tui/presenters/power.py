@@ -11,7 +11,7 @@ from math import inf, isfinite, nan
 import numpy as np
 
 from memtui.analysis.energy_parts import part_of
-from memtui.core.samples import GPU_COUNTERS, SOCKET_WITH_MEMORY, PowerReading
+from memtui.core.readings import GPU_COUNTERS, SOCKET_WITH_MEMORY, PowerReading
 from memtui.core.units import processes_text, short_size
 from memtui.session.sample_arrays import Texts
 from memtui.session.session import Session

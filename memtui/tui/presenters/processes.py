@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from memtui.analysis.resident import PSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.core.fast_numpy import whole_sum
-from memtui.core.samples import SHARED_UNKNOWN, GpuMemory, GpuUse, Process, Status
+from memtui.core.readings import GpuMemory, GpuUse
+from memtui.core.samples import SHARED_UNKNOWN, Process, Status
 from memtui.core.units import duration
 from memtui.session.process_reader import ProcessSample
 from memtui.session.session import Session

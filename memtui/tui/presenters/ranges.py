@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from math import ceil
 
@@ -18,6 +17,7 @@ from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Process
 from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
+from memtui.tui.presenters.filtered_rows import Entry, FilteredRows, MappedRanges, Span
 from memtui.tui.presenters.heat_rows import ProcessRange, shares_of
 from memtui.tui.presenters.processes import rank_of
 from memtui.tui.presenters.range_names import name_of, short_label
@@ -30,49 +30,6 @@ SURVEY, GLANCE = 48, 6  # windows in which the most accessed bytes of each range
 HEAVIEST = 64  # processes that are loaded for the heat map, which has fewer rows
 _EACH = TREND_SAMPLES // TREND  # windows in a cell of the trend
 KEEP_FILTERED = 4096  # kinds of ranges of which it is known whether the filter leaves them out
-
-
-_Entry = tuple[VmaRow, str, str]  # a range, its name, why the filter would leave it out
-
-
-# The first and last sample of a state of a range, why the filter leaves it out then, and the range in that state.
-_Span = tuple[int, int, str, VmaRow]
-
-
-class _Mapped:
-    """Ranges by the samples in which they were mapped. There may be thousands of short-lived ones."""
-
-    def __init__(self, entries: list[_Entry], spans: list[_Span]) -> None:
-        self.entries = entries
-        self._first = np.array([span[0] for span in spans], np.int64)
-        self._last = np.array([span[1] for span in spans], np.int64)
-
-    def _there(self, sample: int) -> np.ndarray:
-        return (self._first <= sample) & (sample <= self._last)
-
-    def in_sample(self, sample: int) -> list[_Entry]:
-        """Return the ranges that were mapped in a sample."""
-        return [self.entries[index] for index in np.flatnonzero(self._there(sample)).tolist()]
-
-    def count(self, sample: int) -> int:
-        """Return the number of ranges that were mapped in a sample."""
-        return int(self._there(sample).sum())
-
-
-@dataclass(frozen=True, slots=True)
-class _FilteredRows:
-    """All rows in three parts, with the settings ``by``. A row may be left out in some windows, and shown in others."""
-
-    rows: list[VmaRow]
-    by: tuple[object, ...]
-    shown: _Mapped
-    left_out: _Mapped
-    unmatched: _Mapped
-
-    def holds(self, keys: Iterable[int], sample: int) -> bool:
-        """Return whether all these ranges were mapped in a sample."""
-        parts = (self.shown, self.left_out, self.unmatched)
-        return {row.id for part in parts for row, _, _ in part.in_sample(sample)}.issuperset(keys)
 
 
 class RangeTable:
@@ -99,15 +56,15 @@ class RangeTable:
         self._surveyed = 0
         self._glanced = False
         self.surveyed = False  # the last view is of ``SURVEY`` windows, not of ``GLANCE``
-        self._filtered: _FilteredRows | None = None
+        self._filtered: FilteredRows | None = None
         # Row id -> the row, its use, and the spans it was cut into for the last ``_filtered_rows``.
-        self._row_parts: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, _Entry, _Span], ...]]] = {}
+        self._row_parts: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, Entry, Span], ...]]] = {}
         self._left_out: dict[tuple[object, ...], str] = {}
         self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
         self._reread_sample = -1  # the sample for which ranges were read again
         self._last: tuple[list[VmaRow], tuple[object, ...], TableView] | None = None  # the view before, and of what
         self._cached_rows: dict[
-            int, tuple[_Entry, tuple[object, ...], RangeRow]
+            int, tuple[Entry, tuple[object, ...], RangeRow]
         ] = {}  # rows of the last view and of what, by number
 
     def view(self, reader: Session, sample: int, processes: Sequence[Process]) -> TableView:
@@ -139,7 +96,7 @@ class RangeTable:
         total = header if np.isfinite(header) else float(sum(max(size, 0) for size in wss.values()))
         several = len({p.pid for p in processes}) > 1
         self._who = {p.key: f"rank {rank}" for p in processes if (rank := rank_of(p)) is not None}
-        cached: dict[int, tuple[_Entry, tuple[object, ...], RangeRow]] = {}
+        cached: dict[int, tuple[Entry, tuple[object, ...], RangeRow]] = {}
         filtered = self._filtered_rows()
         if self._reread_sample != sample and not filtered.holds(wss if self.pid is None else (), sample):
             self._reread_sample = sample
@@ -203,7 +160,7 @@ class RangeTable:
             ranges_bytes=of_ranges if has_wss else None,
         )
 
-    def _filtered_rows(self) -> _FilteredRows:
+    def _filtered_rows(self) -> FilteredRows:
         """Return the rows parted by the filter and the typed text; cached until one of these changes."""
         by = (self._unfiltered, self.filters_on, self.filter_text, self.pid)
         if self._filtered is not None and self._filtered.rows is self._rows and self._filtered.by == by:
@@ -211,7 +168,7 @@ class RangeTable:
         # Most rows are unchanged: a session with many short processes has thousands of rows.
         before = self._row_parts if self._filtered is not None and self._filtered.by == by else {}
         self._row_parts = {}
-        parts: list[tuple[list[_Entry], list[_Span]]] = [([], []), ([], []), ([], [])]
+        parts: list[tuple[list[Entry], list[Span]]] = [([], []), ([], []), ([], [])]
         for row in self._rows:
             if self.pid not in (None, row.pid):
                 continue
@@ -222,10 +179,10 @@ class RangeTable:
             for number, entry, span in same[2]:
                 parts[number][0].append(entry)
                 parts[number][1].append(span)
-        self._filtered = _FilteredRows(self._rows, by, *(_Mapped(*part) for part in parts))
+        self._filtered = FilteredRows(self._rows, by, *(MappedRanges(*part) for part in parts))
         return self._filtered
 
-    def _part(self, row: VmaRow) -> tuple[tuple[int, _Entry, _Span], ...]:
+    def _part(self, row: VmaRow) -> tuple[tuple[int, Entry, Span], ...]:
         """Return the spans of a range, each with its part: 0 shown, 1 left out by the filter, 2 not matching."""
         out = []
         for span in self._spans(row):
@@ -235,12 +192,12 @@ class RangeTable:
             out.append((number, (then, "" if hidden else self.name(then), why), span))
         return tuple(out)
 
-    def _spans(self, row: VmaRow) -> list[_Span]:
+    def _spans(self, row: VmaRow) -> list[Span]:
         """Return the states of a range for the filter, each with its first and last sample."""
         last = _FOR_EVER if row.open else row.last_sample
         if not row.states:
             return [(row.first_sample, last, self._why_left_out(row), row)]
-        spans: list[_Span] = []
+        spans: list[Span] = []
         for number, state in enumerate(row.states):
             first = state.sample if number else row.first_sample
             then = row._replace(perms=state.perms, filtered=state.left_out, name=state.name)
@@ -456,6 +413,6 @@ def _without(chosen: Filter, stored: str) -> Filter:
     return Filter(tuple(term for term in chosen.terms if term not in stored_terms))
 
 
-def _touched(entries: list[_Entry], wss: Mapping[int, int]) -> int:
+def _touched(entries: list[Entry], wss: Mapping[int, int]) -> int:
     """Return accessed bytes of ranges; ranges without known bytes are not in the working set and do not count."""
     return sum(max(wss.get(row.id, 0), 0) for row, _, _ in entries)

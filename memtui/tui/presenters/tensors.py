@@ -159,7 +159,7 @@ class TensorTable:
         return self._mapped[1]
 
     def _groups(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Number the groups of all tensors seen so far, so that a group keeps its number."""
+        """Give all tensors seen so far the numbers of their groups, so that a group keeps its number."""
         key = self.by, len(self._numbers)
         if self._group is None or self._group[0] != key:
             identities = self._numbers.identities

@@ -40,8 +40,7 @@ from memtui.probes.proc_maps import TooManyMappings, parse_maps, read_maps
 
 NAME = "idle"
 WORKING_SET = "working-set"
-# Kinds of pages.
-_SMALL, _LARGE, _HUGE, _HUGETLB, _NONE = range(5)
+_SMALL, _LARGE, _HUGE, _HUGETLB, _NONE = range(5)  # kinds of pages
 _LINES = 1024  # of a table that are parsed at once: a few ms
 
 

@@ -5,9 +5,9 @@
   memory by ``process_madvise(MADV_COLD)`` from each accessed page to the next one nearby, files and shared memory by
   writing ``3`` to ``clear_refs``. Then the accessed pages are read once more. A page whose bit stays set after a second
   try (a page shared since a fork) is *unknown* in the next window; of a process that runs meanwhile, whose bits may be
-  new, this is a page that MADV_COLD passes over. Where more than one page in a hundred is unknown,
-  the process is cleared in full. Side effect: accessed pages become the first candidates for reclaim until they are
-  accessed again, so ``auto`` does not use this way where reclaim is near, or where it would not be cheaper.
+  new, this is a page that MADV_COLD passes over. Where more than one page in a hundred is unknown, the process is
+  cleared in full. Side effect: accessed pages become the first candidates for reclaim until they are accessed again, so
+  ``auto`` does not use this way where reclaim is near, or where it would not be cheaper.
 
 MADV_COLD on a part of a large folio would split the folio. So ranges cover whole huge pages and leave out folios of
 other sizes: their pages wait for a full clear. Several CPUs can clear ranges at once; ``clear_refs`` uses one.
@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.options import REARMS
 from memtui.core.page_set import PageSet, parts_of
 from memtui.core.page_sizes import BLOCK_BYTES, BLOCK_SHIFT, PAGE_BYTES
 from memtui.probes.memory_pressure import reclaim_is_near
@@ -43,13 +44,10 @@ from memtui.probes.pages.tlb_flush import (
 )
 from memtui.probes.pages.tracker import TrackerError
 
-FULL, WORKING_SET = "full", "working-set"
-REARMS = (WORKING_SET, FULL)
+_, WORKING_SET, FULL = REARMS
 
 Lanes = tuple[NDArray[np.uint64], NDArray[np.uint8]]  # rising numbers, and a bit for each accessed page
-_LANE_PAGES = 8
-_LANE_SHIFT = np.uint64(15)
-_LANE_BITS = 6
+_LANE_PAGES, _LANE_SHIFT, _LANE_BITS = 8, np.uint64(15), 6
 _LANES_PER_BLOCK = 1 << _LANE_BITS
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _BEFORE_FIRST = np.argmax(_BYTES, axis=1).astype(np.uint64) * np.uint64(PAGE_BYTES)  # by the pages of a lane, in bytes
@@ -100,8 +98,8 @@ class Rearmer:
         Raises:
             TrackerError: the requested way does not work on this processor.
         """
-        if requested not in (*REARMS, "auto"):
-            raise ValueError(f"unknown rearm {requested!r}: one of auto, {', '.join(REARMS)}")
+        if requested not in REARMS:
+            raise ValueError(f"unknown rearm {requested!r}: one of {', '.join(REARMS)}")
         if requested == WORKING_SET and ARM64:
             raise TrackerError(f"rearm {WORKING_SET} does not work here: {NOT_ON_ARM64}; auto and {FULL} would")
         self._readers, self._walker, self._pool = readers, readers.first, readers.pool
