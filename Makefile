@@ -27,7 +27,7 @@ $(VENV)/torch-asked: | $(VENV)/installed
 
 # Hundreds of processes start memtui: what they import is compiled first. So are the modules of tests, as pytest rewrites
 # their asserts: all workers import all of them at the same time, and each would do it. What fails here is said below.
-WORKERS ?= 4
+WORKERS ?= 5
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 compiled: $(VENV)/dev
 	$(BIN)/python -m compileall -q -j 0 memtui tests

@@ -265,6 +265,7 @@ if not half:
 while os.getppid() == parent or not half:
     for at in range(half, half + SIZE // 2, 4096):
         memory[at]
+    time.sleep(0.005)
 """
 
 

@@ -55,7 +55,7 @@ def recording(tmp_path, state) -> Iterator[tuple[Running, Path, int]]:
         child = start("record", truth["pid"], "-o", path, "--interval", "0.05", *TRACKER)
         try:
             wait_for_samples(path, 3).close()
-            (running,) = find_all(state)
+            (running,) = wait_for(lambda: find_all(state))  # others find it a moment after its first window
             yield running, path, truth["pid"]
             assert runs(truth["pid"])
         finally:

@@ -53,6 +53,7 @@ def loop(array, places, write):
             array[places] += 1
         else:
             array[places].sum()
+        time.sleep(0.001)  # its CPU is for the tests that run at the same time
 
 space = globals()
 for line in sys.stdin:
