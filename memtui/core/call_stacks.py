@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.core.text import utf8_safe
 
@@ -76,6 +77,21 @@ class CallStacks:
     @cached_property
     def _room(self) -> int:
         return _MOST_TEXT - sum(map(_length, self.frames))
+
+    def file_sets(self) -> tuple[NDArray[np.int64], list[tuple[str, ...]]]:
+        """Return the files of each stack: i8[n] numbers, and what they number, each set once; 0 is the empty set."""
+        sets: list[tuple[str, ...]] = [()]
+        numbers: dict[tuple[int, str], int] = {}  # by the set of the callers, and the file of the call
+        of_stack: list[int] = []
+        for parent, frame in zip(self.parent, self.frame, strict=True):
+            before, file = of_stack[parent] if parent >= 0 else 0, self.frames[frame].file
+            if (before, file) not in numbers:
+                known = not file or file in sets[before]
+                numbers[before, file] = before if known else len(sets)
+                if not known:
+                    sets.append((*sets[before], file))
+            of_stack.append(numbers[before, file])
+        return np.array(of_stack, np.int64), sets
 
     def add(self, frames: Sequence[Frame]) -> int:
         """Return the number of a stack, whose innermost frame comes first; -1 without frames, or without room."""

@@ -41,6 +41,8 @@ class Subject(NamedTuple):
         layer_type: its class; empty: not known.
         operators: the operation that made it; where there is none, all that its layer called in the same step.
         tag: as in an MXNet log, in parentheses.
+        scopes: what ran around the operation: calls, and ranges that the program named.
+        files: source files of the calls in whose course it was made, where call stacks were recorded.
     """
 
     kind: str
@@ -49,9 +51,12 @@ class Subject(NamedTuple):
     layer_type: str
     operators: tuple[str, ...]
     tag: str
+    scopes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
-FIELDS = ("kind", "phase", "layer", "layer_type", "operator", "tag")
+FIELDS = ("kind", "phase", "layer", "layer_type", "scope", "operator", "file", "tag")
+_MANY = {"scope": "scopes", "operator": "operators", "file": "files"}  # fields of which one has to match
 _CHOICES = {"kind": CATEGORIES, "phase": PHASES}  # fields with a fixed vocabulary
 
 
@@ -148,7 +153,7 @@ def _pattern(field: str, given: Any, flags: re.RegexFlag) -> re.Pattern[str]:
 
 
 def _matches(pattern: re.Pattern[str], field: str, subject: Subject) -> bool:
-    texts = subject.operators if field == "operator" else (getattr(subject, field),)
+    texts = getattr(subject, _MANY[field]) if field in _MANY else (getattr(subject, field),)
     return any(_match(pattern, text) for text in texts)
 
 

@@ -33,6 +33,19 @@ def test_every_stack_comes_back_also_from_a_stored_table(added):
     assert (len(stored), stored.frames) == (len(stacks), stacks.frames)
 
 
+@given(st.lists(st.lists(FRAMES, max_size=5)))
+def test_files_of_stacks(added):
+    stacks = CallStacks()
+    numbers = [stacks.add(frames) for frames in added]
+    of_stack, sets = stacks.file_sets()
+    assert len(of_stack) == len(stacks)
+    assert sets[0] == ()
+    for frames, number in zip(added, numbers, strict=True):
+        files = sets[of_stack[number]] if number >= 0 else ()
+        assert len(files) == len(set(files))
+        assert set(files) == {frame.file for frame in frames} - {""}
+
+
 def test_a_new_stack_follows_a_stored_table_that_has_one_twice(monkeypatch):
     stacks = CallStacks([MAIN, STEP], [-1, -1], [0, 0])
     number = stacks.add([STEP])

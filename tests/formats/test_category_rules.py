@@ -64,6 +64,21 @@ def test_any_operation_of_a_layer_may_match(tmp_path, pattern, matches):
     assert (category(ignoring, WEIGHT) is not None) == (pattern.strip("*").lower() == "softmax" and "*" in pattern)
 
 
+@pytest.mark.parametrize(
+    ("field", "pattern", "matches"),
+    [
+        *[("scope", "decode*", True), ("scope", "greedy", True), ("scope", "aten::addmm", False)],
+        *[("file", "*/torch/nn/modules/rnn.py", True), ("file", "/me/*.py", True), ("file", "*/conv.py", False)],
+    ],
+)
+def test_any_scope_and_any_file_may_match(tmp_path, field, pattern, matches):
+    found = rules(tmp_path, f'[[rule]]\ncategory = "a"\n{field} = "{pattern}"')
+    files = ("/me/train.py", "/lib/torch/nn/modules/rnn.py")
+    assert category(found, WEIGHT) is None, "nothing is known of it"
+    subject = WEIGHT._replace(scopes=("decode (train.py:9)", "greedy"), files=files)
+    assert category(found, subject) == ("a" if matches else None)
+
+
 def test_what_no_rule_matches_has_no_category_or_that_of_the_rest(tmp_path):
     rule = '[[rule]]\ncategory = "a"\nphase = "optimiser"\n'
     assert category(rules(tmp_path, rule), WEIGHT) is None
@@ -81,8 +96,8 @@ def test_what_no_rule_matches_has_no_category_or_that_of_the_rest(tmp_path):
         ('[[rule]]\ncategory = "a"\nlayer = "x"\n[[rule]]\nlayer = "x"', "rule 2: has no category"),
         ('[[rule]]\ncategory = "a"', "rule 1: matches everything"),
         (
-            '[[rule]]\ncategory = "a"\nscope = "x"',
-            "'scope' means nothing; a rule has category and kind, phase, layer, layer_type",
+            '[[rule]]\ncategory = "a"\nscopes = "x"',
+            "'scopes' means nothing; a rule has category and kind, phase, layer, layer_type, scope, operator, file",
         ),
         ('[[rule]]\ncategory = "a"\nlayer = []', "layer is a pattern"),
         ('[[rule]]\ncategory = "a"\nlayer = [1]', "layer is a pattern"),
@@ -111,4 +126,7 @@ def test_bundled_rules():
     assert category(layers, WEIGHT._replace(layer_type="GroupNorm")) == "Normalization"
     assert category(layers, WEIGHT._replace(layer="head.fc", operators=())) == "Linear"
     assert category(layers, WEIGHT._replace(layer="", operators=())) == "Other"
+    for file, name in (("rnn", "RNN"), ("sparse", "Embedding"), ("batchnorm", "Normalization"), ("linear", "Linear")):
+        of_torch = ("/me/train.py", "/lib/torch/nn/modules/module.py", f"/lib/torch/nn/modules/{file}.py")
+        assert category(layers, WEIGHT._replace(layer="", operators=(), files=of_torch)) == name
     assert category(compat, WEIGHT) == "Weights"

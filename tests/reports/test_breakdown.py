@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import re
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from contextlib import closing
@@ -30,6 +31,7 @@ from memtui.session.session import Session
 from tests.support.allocation_screen import step as allocation_step
 from tests.support.in_process import run
 from tests.support.memory_logs import A1, A1_ANALYSIS, ZPP, mxnet_log
+from tests.support.memray_captures import needs_memray
 from tests.support.schemas import check
 from tests.support.sessions import messages, write_session
 
@@ -388,6 +390,51 @@ def test_weights_go_with_what_their_layer_calls():
     trace = StepTrace.from_columns(np.array(columns).T, step=0, start_ns=9, end_ns=9, existing=0, names=names)
     items = items_of(trace, np.arange(2), Layers.of(trace, {}))
     assert {bar.key: bar.bytes for bar in break_down(items, bundled("layers")).bars} == {"Convolution": 140}
+
+
+def test_scopes_are_what_ran_around_an_operation():
+    rows = [(100, 0, 0), (40, 1, 1)]
+    columns = [(9, size, block, CATEGORIES.index("activations"), 0, op, -1) for size, block, op in rows]
+    names = ("train/decode/aten::linear/aten::addmm", "aten::addmm")
+    trace = StepTrace.from_columns(np.array(columns).T, step=0, start_ns=9, end_ns=9, existing=0, names=names)
+    scopes = {item.bytes: item.scopes for item in items_of(trace, np.arange(2), Layers.of(trace, {}))}
+    assert scopes == {100: ("train", "decode", "aten::linear"), 40: ()}
+
+
+RECURRENT = """
+import memray, torch
+from torch import nn
+torch.set_num_threads(1)
+torch.set_grad_enabled(False)
+def work():
+    embedding, gru, head = nn.Embedding(50_000, 64), nn.GRU(64, 256), nn.Linear(256, 2000)
+    embedded = embedding(torch.randint(0, 50_000, (100, 20)))
+    states = gru(embedded)[0]
+    return embedding, gru, head, embedded, states, head(states)
+with memray.Tracker("capture.bin"):  # without the imports, which allocate a hundred thousand times
+    kept = work()
+"""
+
+
+@needs_memray
+def test_what_call_stacks_tell_of_layers(capsys, folder):
+    """The file of torch.nn in whose call memory was allocated: a Linear is one also where nothing else says so."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    (folder / "work.py").write_text(RECURRENT)
+    subprocess.run([sys.executable, "work.py"], check=True, cwd=folder, timeout=120)
+    of_layer = sizes(breakdown_of(capsys, "capture.bin", "--rules", "layers"))
+    activations = {"Embedding": 100 * 20 * 64 * 4, "RNN": 100 * 20 * 256 * 4, "Linear": 100 * 20 * 2000 * 4}
+    weights = {"Embedding": 50_000 * 64 * 4, "RNN": 3 * 256 * (64 + 256) * 4, "Linear": 256 * 2000 * 4}
+    for name, size_bytes in activations.items():
+        rest_bytes = 1 << 17 if name == "Embedding" else 3 << 20  # what multiplies matrices has memory of its own
+        assert 0 <= of_layer[name] - size_bytes - weights[name] < rest_bytes, name
+    (folder / "own.toml").write_text(
+        '[[rule]]\ncategory = "recurrent"\nfile = "*/torch/nn/modules/rnn.py"\n'
+        '[[rule]]\ncategory = "mine"\nfile = "*/work.py"'
+    )
+    own = sizes(breakdown_of(capsys, "capture.bin", "--rules", "own.toml"))
+    assert own["recurrent"] == of_layer["RNN"]
+    assert own["mine"] >= of_layer["Embedding"] + of_layer["Linear"]
 
 
 @pytest.mark.parametrize(

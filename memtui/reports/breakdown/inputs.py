@@ -8,6 +8,7 @@ from pathlib import Path
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_index import StepIndex
+from memtui.core.call_stacks import CallStacks
 from memtui.core.errors import UserError
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.catalogue import import_file
@@ -57,7 +58,8 @@ def read(path: Path, form: str = "") -> list[DeviceAllocations]:
     except NotImportable as error:
         raise UserError(f"{name_of(path)}: {error}") from None
     path = Path(name_of(path))
-    return [_allocations(path, part.trace, part.device, imported.about, "") for part in imported.parts]
+    about, stacks = imported.about, imported.stacks
+    return [_allocations(path, part.trace, part.device, about, "", stacks=stacks) for part in imported.parts]
 
 
 def _is_session(path: Path) -> bool:
@@ -80,8 +82,8 @@ def _of_session(path: Path) -> Iterator[DeviceAllocations]:
         about = session.imported()
         for device, step in fullest.items():
             of_step = "" if about is not None else f" of step {step.step}"
-            types = session.allocations.layer_types(step.pid)
-            yield _allocations(path, session.allocations.trace(step), device, about, of_step, types)
+            types, stacks = session.allocations.layer_types(step.pid), session.allocations.call_stacks()
+            yield _allocations(path, session.allocations.trace(step), device, about, of_step, types, stacks)
     finally:
         session.close()
 
@@ -93,6 +95,7 @@ def _allocations(
     about: ImportedFrom | None,
     of_step: str,
     types: Mapping[str, str] | None = None,
+    stacks: CallStacks | None = None,
 ) -> DeviceAllocations:
     device = "" if device == MAIN_MEMORY else device
     if about is not None and about.sums is not None:
@@ -100,7 +103,7 @@ def _allocations(
     driver = about is not None and about.driver
     index = StepIndex(trace)
     rows = index.born[index.alive(index.peak_row)]
-    items = items_of(trace, rows, None if driver else Layers.of(trace, types or {}))
+    items = items_of(trace, rows, None if driver else Layers.of(trace, types or {}, stacks))
     if about is None or not about.driver:
         return DeviceAllocations(path, about.format if about else "traced training", f"{PEAK}{of_step}", device, items)
     return DeviceAllocations(path, about.format, DRIVER, device, items, padded=True, coarse=about.coarse)

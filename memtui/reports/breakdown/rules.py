@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
+from memtui.core.call_stacks import CallStacks
 from memtui.core.fast_numpy import distinct
 from memtui.core.options import RULES
 from memtui.formats.category_rules import RuleSet, Subject, bundled
@@ -19,19 +20,32 @@ COMPAT_RULES = RULES[-1]
 
 
 class Layers(NamedTuple):
-    """What is known of the layers of a step: the operations of each by the number of its name, and classes by name."""
+    """What is known of the layers and calls of a step.
+
+    Attributes:
+        operators: the operations of each layer, by the number of its name.
+        types: classes of layers, by name.
+        file_set: i8[n], of each row a number in ``file_sets``; None: there are no call stacks.
+        file_sets: the files of a call stack, in the order in which they were called.
+    """
 
     operators: Mapping[int, tuple[str, ...]]
     types: Mapping[str, str]
+    file_set: NDArray[np.int64] | None = None
+    file_sets: Sequence[tuple[str, ...]] = ((),)
 
     @classmethod
-    def of(cls, trace: StepTrace, types: Mapping[str, str]) -> Layers:
+    def of(cls, trace: StepTrace, types: Mapping[str, str], stacks: CallStacks | None = None) -> Layers:
         named = (trace.layer >= 0) & (trace.op >= 0)
         pairs = distinct(trace.layer[named] * len(trace.names) + trace.op[named])
         ops_by_layer: dict[int, list[str]] = {}
         for layer, op in zip(*(each.tolist() for each in np.divmod(pairs, max(1, len(trace.names)))), strict=True):
             ops_by_layer.setdefault(layer, []).append(trace.name(op))
-        return cls({layer: tuple(names) for layer, names in ops_by_layer.items()}, types)
+        operators = {layer: tuple(names) for layer, names in ops_by_layer.items()}
+        if stacks is None or trace.stack is None or not len(stacks):
+            return cls(operators, types)
+        number, file_sets = stacks.file_sets()
+        return cls(operators, types, np.append(number, 0)[trace.stack], file_sets)  # -1 is no stack, so without files
 
 
 class Item(NamedTuple):
@@ -46,7 +60,7 @@ class Item(NamedTuple):
         phase: index into PHASES; -1: not known.
         layer: path of their layer; empty: not known.
         layer_type: its class; empty: not known.
-        operators: see ``category_rules.Subject``.
+        operators, scopes, files: see ``category_rules.Subject``.
     """
 
     tag: str
@@ -58,11 +72,14 @@ class Item(NamedTuple):
     layer: str = ""
     layer_type: str = ""
     operators: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
     @property
     def subject(self) -> Subject:
         phase = PHASES[self.phase] if self.phase >= 0 else ""
-        return Subject(CATEGORIES[self.kind], phase, self.layer, self.layer_type, self.operators, raw_tag(self.tag))
+        of_layer = CATEGORIES[self.kind], phase, self.layer, self.layer_type
+        return Subject(*of_layer, self.operators, raw_tag(self.tag), self.scopes, self.files)
 
 
 class Bar(NamedTuple):
@@ -104,14 +121,16 @@ def items_of(trace: StepTrace, rows: NDArray[np.integer], layers: Layers | None)
         rows: of allocations.
         layers: what is known of them; None: names of operations are tags of an MXNet log.
     """
-    keys = np.stack((trace.category[rows], trace.phase[rows], trace.layer[rows], trace.op[rows]))
+    file_set = None if layers is None else layers.file_set
+    file_set = np.zeros(len(trace), np.int64) if file_set is None else file_set
+    keys = np.stack([column[rows] for column in (trace.category, trace.phase, trace.layer, trace.op, file_set)])
     alike, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.reshape(-1)
     groups = alike.shape[1]
     sizes = np.bincount(group, trace.delta_bytes[rows], groups).astype(np.int64).tolist()  # below 2**53: exact
     counts = np.bincount(group, minlength=groups).tolist()
     items = []
-    for (kind, phase, layer, op), size, count in zip(alike.T.tolist(), sizes, counts, strict=True):
+    for (kind, phase, layer, op, files), size, count in zip(alike.T.tolist(), sizes, counts, strict=True):
         name = trace.name(op)
         if layers is None:
             items.append(Item(name, kind, size, count))
@@ -120,7 +139,9 @@ def items_of(trace: StepTrace, rows: NDArray[np.integer], layers: Layers | None)
         of_type = layers.types.get(path, "")
         calls = (name,) if name else layers.operators.get(layer, ())
         tag = tag_for(kind, path, name, of_type)
-        items.append(Item(tag, kind, size, count, None, phase, path, of_type, calls))
+        scopes = tuple(name.split("/")[:-1])
+        of_calls = calls, scopes, layers.file_sets[files]
+        items.append(Item(tag, kind, size, count, None, phase, path, of_type, *of_calls))
     return items
 
 

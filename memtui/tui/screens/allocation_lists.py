@@ -90,7 +90,7 @@ class StepLists:
         there = np.bincount(index.trace.category[index.born], minlength=len(CATEGORIES)) > 0
         self._recorded_categories = [origin is None or bool(count) for count in there]
         tagged = origin is not None and origin.driver
-        self._layers = None if tagged else Layers.of(index.trace, types or {})
+        self._layers = None if tagged else Layers.of(index.trace, types or {}, stacks)
         self.rules = RULES[0]
         self._phased = origin is None or bool((index.trace.phase != PHASES.index("between")).any())
         self.filter_text = ""
