@@ -27,6 +27,14 @@ from memtui.training.network_specs import ALSO_CALLED, LAYERS, SEQUENCES, LayerS
 from memtui.training.settings import KEYS
 
 SEQUENCES_FILE = "sequence_definitions.py"
+# Of ZPP-MEM's own classes, which a file imports from ``layer``: defaults, and names of parameters, that differ.
+_ORIGINAL_DEFAULTS = {
+    "BatchNormalization": {"momentum": 0.99},
+    "MaxPool": {"padding": "VALID"},
+    "AveragePool": {"padding": "VALID"},
+}
+_ORIGINAL_NAMES = {"output_dim": "units", "alpha": "slope"}
+_CHANNELS = -1  # the one axis of BatchNormalization that there is
 _MOST_S = 30.0
 
 
@@ -121,11 +129,27 @@ def _constructor(name: str) -> Callable[..., LayerSpec]:
     return layer
 
 
+def _original(name: str, layer: Callable[..., LayerSpec]) -> Callable[..., LayerSpec]:
+    """Return what takes the parameters of ZPP-MEM's class of this name, and has its defaults."""
+
+    def original(*values: Any, **named: Any) -> LayerSpec:
+        named = {_ORIGINAL_NAMES.get(key, key): value for key, value in named.items() if key != "scope"}
+        if name == "BatchNormalization":
+            axis, values = (values[0], values[1:]) if values else (named.pop("axis", _CHANNELS), values)
+            if axis != _CHANNELS:
+                raise ValueError(f"BatchNormalization is over channels, axis={_CHANNELS}, and not axis={axis}")
+        if name == "Block" and len(values) == 1 and isinstance(values[0], (list, tuple)) and values[0]:
+            values = (values[0][0], values[0][1:])
+        return _ORIGINAL_DEFAULTS.get(name, {}) | layer(*values, **named)
+
+    return original
+
+
 def _main(path: str, outputs: str = "", name: str = "") -> _Answer:
     """Run a file in this process, and its function of the given name, if a name is given."""
     layers = {name: _constructor(name) for name in LAYERS}
     layers |= {also: layers[name] for also, name in ALSO_CALLED.items()}
-    _make_importable(layers)
+    _make_importable({key: _original(ALSO_CALLED.get(key, key), layer) for key, layer in layers.items()})
     folder = Path(path).resolve().parent
     sys.path[:0] = [str(folder), str(folder.parent)]  # "from definition.resnet import *", from within definition/
     try:

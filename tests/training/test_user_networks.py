@@ -10,6 +10,7 @@ import pytest
 
 from memtui.core.errors import UserError
 from memtui.training import user_networks
+from memtui.training.network_specs import layers_of
 from memtui.training.user_networks import definitions_in, sequence_in
 from tests.support.network_files import DEFINITIONS, write_zpp_files
 
@@ -38,6 +39,38 @@ def test_layers_are_named_and_their_values_go_to_parameters_in_order(tmp_path):
     first, *_, last = sequence_in(path, "pictures", 3)
     assert (first["layer"], first["filter_dim"], first["strides"]) == ("Convolutional", [3, 3], [1, 1])
     assert last == {"layer": "FullyConnected", "units": 3, "flatten": True}
+
+
+OF_ZPP_MEM = """
+from layer import *
+
+def pool(n):
+    return [ConvolutionalLayer([5, 5], num_of_filters=8, strides=[1, 1], padding="SAME"), BatchNormalization(),
+            MaxPool([3, 3], [2, 2]), LeakyReLu(alpha=0.1), FullyConnected(output_dim=n, flatten=True, scope="fc")]
+
+def named(n):
+    return [Block([FullyConnected(20, flatten=True), BatchNormalization(-1, 0.8), Tanh()]), FullyConnected(n),
+            BatchNormalization(axis=-1, momentum=0.7)]
+
+def rows(n):
+    return [BatchNormalization(axis=1), FullyConnected(n)]
+"""
+
+
+def test_what_comes_from_layer_has_the_parameters_and_defaults_of_zpp_mem(tmp_path):
+    path = written(tmp_path, OF_ZPP_MEM)
+    convolution, norm, pool, leaky, full = layers_of(sequence_in(path, "pool", 10), 10)
+    assert (convolution["filter_dim"], convolution["padding"], convolution["add_biases"]) == ((5, 5), "SAME", False)
+    assert norm == {"layer": "BatchNormalization", "momentum": 0.99, "epsilon": 0.001}
+    assert (pool["strides"], pool["padding"], leaky["slope"], full["units"]) == ((2, 2), "VALID", 0.1, 10)
+    block, _, last = layers_of(sequence_in(path, "named", 10), 10)
+    assert (block["head"]["units"], block["tail"][0]["momentum"], last["momentum"]) == (20, 0.8, 0.7)
+    assert block["tail"][1] == {"layer": "Tanh"}
+    with pytest.raises(UserError, match="is over channels, axis=-1, and not axis=1"):
+        sequence_in(path, "rows", 10)
+    own = written(tmp_path, "def mine(n):\n    return [MaxPool(2), BatchNormalization(), FullyConnected(n, True)]\n")
+    pool, norm, _ = layers_of(sequence_in(own, "mine", 10), 10)
+    assert (pool["padding"], norm["momentum"]) == ("SAME", 0.9), "names that are there already are memtui's"
 
 
 def test_tables_are_networks_and_their_other_keys_are_ignored(tmp_path):
