@@ -17,7 +17,8 @@ from collections import deque
 from memtui.analysis.target_loss import OWN_CPU, budget_cost
 from memtui.core.units import duration
 
-MILLION = 1_000_000
+MILLION, PER_CENT_PPM = 1_000_000, 10_000
+_SET, _NO_BUDGET, _FROM_HERE = "the budget is ", "none", " from here on"
 RECENT = 5  # windows whose cost is an example for the next
 REPAID = 0.25  # part of the debt that the next interval pays
 AIM = 0.9  # of the share is what intervals are set for: costs vary, and a program is not to lose more meanwhile
@@ -124,6 +125,22 @@ class Budget:
 def allowed(ppm: int | None) -> float | None:
     """Return the share of a session's budget; None without a budget, and for an invalid value in a damaged session."""
     return ppm / MILLION if ppm is not None and ppm > 0 else None
+
+
+def budget_event(ppm: int | None) -> str:
+    """Return the text of the event of another budget; None: without one."""
+    return f"{_SET}{_NO_BUDGET if ppm is None else f'{ppm / PER_CENT_PPM:g} %'}{_FROM_HERE}"
+
+
+def budget_of_event(text: str) -> int | None:
+    """Undo ``budget_event``: parts per million, 0 for no budget; None: the text is of another event."""
+    if not text.startswith(_SET) or not text.endswith(_FROM_HERE):
+        return None
+    share = text.removeprefix(_SET).removesuffix(_FROM_HERE)
+    try:
+        return 0 if share == _NO_BUDGET else round(float(share.removesuffix(" %")) * PER_CENT_PPM)
+    except (ValueError, OverflowError):  # of another program
+        return None
 
 
 def seconds(interval_ns: float) -> str:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memtui.analysis.overhead_budget import allowed, seconds
+from memtui.analysis.overhead_budget import seconds
 from memtui.analysis.target_loss import OVER, OWN_CPU, budget_cost, last_part, lost_in_all
 from memtui.core.units import about_percent, percent
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.source import ReportSource
+from memtui.session.budget_log import BudgetLog
 
 SECOND_NS = 1e9
 
@@ -88,7 +89,9 @@ def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhe
 
 def _budget(reader: ReportSource, overhead: Overhead) -> Budget | None:
     """Return the allowed and the actual cost, and the interval that would have met an exceeded budget."""
-    most, cpu = allowed(reader.hello.options.max_overhead_ppm), overhead.self_cpu_fraction
+    samples, cpu = reader.samples, overhead.self_cpu_fraction
+    span_ns = (int(samples.start_ns[0]), int(samples.end_ns[-1])) if len(samples) else (0, 0)
+    most = BudgetLog(reader).mean_share(*span_ns)
     if most is None:
         return None
     if cpu is None:

@@ -28,7 +28,7 @@ from memtui.training.settings import KEYS
 
 SEQUENCES_FILE = "sequence_definitions.py"
 # Of ZPP-MEM's own classes, which a file imports from ``layer``: defaults, and names of parameters, that differ.
-_ORIGINAL_DEFAULTS = {
+_ORIGINAL_DEFAULTS: dict[str, LayerSpec] = {
     "BatchNormalization": {"momentum": 0.99},
     "MaxPool": {"padding": "VALID"},
     "AveragePool": {"padding": "VALID"},
@@ -140,7 +140,7 @@ def _original(name: str, layer: Callable[..., LayerSpec]) -> Callable[..., Layer
                 raise ValueError(f"BatchNormalization is over channels, axis={_CHANNELS}, and not axis={axis}")
         if name == "Block" and len(values) == 1 and isinstance(values[0], (list, tuple)) and values[0]:
             values = (values[0][0], values[0][1:])
-        return _ORIGINAL_DEFAULTS.get(name, {}) | layer(*values, **named)
+        return {**_ORIGINAL_DEFAULTS.get(name, {}), **layer(*values, **named)}
 
     return original
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
-from memtui.analysis.overhead_budget import seconds
+from memtui.analysis.overhead_budget import budget_event, seconds
 from memtui.core import capabilities
 from memtui.core.block_sample import BlockSample
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
@@ -243,8 +243,7 @@ class Sampler:
         if state.max_overhead_ppm != self._options.max_overhead_ppm:
             self._options = replace(self._options, max_overhead_ppm=state.max_overhead_ppm)
             self._clock.set_budget(state.max_overhead_ppm)
-            share = "none" if state.max_overhead_ppm is None else f"{state.max_overhead_ppm / 1e4:g} %"
-            self._outbox.put_event("interval", f"the budget is {share} from here on")
+            self._outbox.put_event("interval", budget_event(state.max_overhead_ppm))
             applied = True
         if state.paused != (self._paused_since_ns is not None):
             if state.paused:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from memtui.analysis.address_ranges import mapped_bytes
 from memtui.analysis.alike import groups
 from memtui.analysis.lines import Line
-from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import SUM_OF_RSS, resident
 from memtui.analysis.resident_readings import Readings, resident_readings, rss_readings
 from memtui.analysis.reuse_cdf import cdf, knee, quantiles
@@ -27,6 +26,7 @@ from memtui.reports.memory_summary import memory_uses, released_memory, working_
 from memtui.reports.power_summary import power_summaries
 from memtui.reports.reuse_summary import NO_ESTIMATE, burst_reuse, exact_reuse
 from memtui.reports.source import ReportSource
+from memtui.session.budget_log import BudgetLog
 from memtui.session.sample_arrays import SampleArrays
 
 NOTHING = Line(np.empty(0), np.empty(0))
@@ -56,10 +56,10 @@ def conditions(reader: ReportSource) -> dict[str, str]:
     """Return the conditions of a recording, which compared sessions should have in common."""
     hello, samples = reader.hello, reader.samples
     options, host = hello.options, hello.host
-    budget = allowed(options.max_overhead_ppm)
+    budgets = ["none" if share is None else percent(share) for share, _ in BudgetLog(reader).all()]
     return {
         "windows asked": between(*map(duration, intervals_s(samples.asked_ns[:], options.interval_ns))),
-        "budget": "none" if budget is None else percent(budget),
+        "budget": ", then ".join(budgets),
         "tracker": tracker_label(hello.tracker),
         "flush": hello.flush,
         "rearm": hello.rearm,
@@ -115,7 +115,7 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
     reasons |= {name: "PSS was not read" for name in ("pss_median_bytes", "pss_p95_bytes") if figures[name] is None}
     return RecordedMemory(
         intervals_s(samples.asked_ns[:], hello.options.interval_ns)
-        if allowed(hello.options.max_overhead_ppm) is None
+        if not samples.has_budget
         else intervals_s(samples.intervals_ns(), 0),
         over_time(reader, samples.wss_bytes[:]),
         read_over_time(samples, readings) if uses else over_time(reader, resident_memory.bytes),

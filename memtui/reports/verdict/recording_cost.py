@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.target_loss import recent_loss
 from memtui.core.units import about_percent, duration, span
 from memtui.reports.verdict.recent import Check, Finding, Recent
+from memtui.session.budget_log import BudgetLog
 
 RULE = "cost"
 LOOKED_S = 60.0
@@ -23,7 +23,9 @@ def recording_cost(recent: Recent) -> Check:
     if recent.span_s < LEAST_S:
         seen = f"{span(recent.span_s)} of windows so far: from {span(LEAST_S)} on"
         return Check(RULE, f"{subject}: {seen}", measured=False)
+    budget = BudgetLog(recent.source).at(int(samples.end_ns[recent.windows.stop - 1]))
     first = recent.windows.start + int(np.searchsorted(recent.t_s, -LOOKED_S))
+    first = min(max(first, int(np.searchsorted(samples.end_ns, budget.since_ns))), recent.windows.stop - 1)
     of = slice(first, recent.windows.stop)
     intervals_ns = samples.intervals_ns(of)
     next_ns = samples.next_ns[of][-1]
@@ -31,7 +33,7 @@ def recording_cost(recent: Recent) -> Check:
     loss = recent_loss(samples.lost_ns[of], samples.end_ns[of], next_ns)
     if loss is None:
         return Check(RULE, f"{subject}: not known", measured=False)
-    most = allowed(recent.source.hello.options.max_overhead_ppm)
+    most = budget.share
     what = f"{subject}: {about_percent(loss)} of its time"
     if most is None:
         return Check(RULE, f"{what}, without a budget")

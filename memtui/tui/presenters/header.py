@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.released_memory import released_bytes
 from memtui.core.fast_numpy import median
 from memtui.core.options import tracker_label
 from memtui.core.samples import NOT_CLEARED, Process, Status
 from memtui.core.text import program_name
+from memtui.session.budget_log import BudgetLog
 from memtui.session.packed_column import Column
 from memtui.session.process_reader import ProcessSample
 from memtui.session.session import Session
@@ -31,7 +31,7 @@ class Header:
 
     def __init__(self, reader: Session, rows: WindowRows) -> None:
         self._reader, self._rows = reader, rows
-        self._own_cost = OwnCost()
+        self._own_cost, self._budgets = OwnCost(), BudgetLog(reader)
 
     def view(self, head: Playhead, processes: list[Process], ticks: tuple[Tick, ...]) -> HeaderView:
         """Return the header at the cursor; ``processes``: those in sight, ``ticks``: those on the timeline."""
@@ -89,8 +89,9 @@ class Header:
             given_back_bytes=released_bytes(self._rows.with_previous(index)).get(int(samples.sample[index])),
             lost=lost_share(samples, index, self._reader.end),
         )
-        if share := allowed(self._reader.hello.options.max_overhead_ppm):
-            return with_budget(view, samples, index, share)
+        budget = self._budgets.at(int(samples.end_ns[index]))
+        if budget.share is not None:
+            return with_budget(view, samples, index, budget.share, budget.since_ns)
         return replace(view, warnings=pause_warning(samples, index, recording=head.recording))
 
     def _why_silent(self, head: Playhead) -> str:

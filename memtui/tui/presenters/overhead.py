@@ -55,8 +55,11 @@ def lost_share(samples: SampleArrays, index: int, end: End | None = None) -> flo
     return recent_loss(samples.lost_ns[first : index + 1], samples.end_ns[first : index + 1], next_ns)
 
 
-def with_budget(view: HeaderView, samples: SampleArrays, index: int, budget: float) -> HeaderView:
-    """Return the view with the interval that a budget (a share of the time) allows, and what is spent of it."""
+def with_budget(view: HeaderView, samples: SampleArrays, index: int, budget: float, since_ns: int = 0) -> HeaderView:
+    """Return the view with the interval that a budget (a share of the time) allows, and what is spent of it.
+
+    ``since_ns``: from when on it holds.
+    """
     budgeted_s = float(samples.budgeted_ns[index]) / 1e9
     view = replace(view, budget=budget, budgeted_s=budgeted_s if np.isfinite(budgeted_s) else None)
     next_ns = float(samples.next_ns[index])
@@ -65,7 +68,7 @@ def with_budget(view: HeaderView, samples: SampleArrays, index: int, budget: flo
         wait_s = (float(samples.end_ns[index]) + next_ns - now_ns) / 1e9
         wait = round(wait_s) if wait_s > NOTABLE_WAIT_S and not view.notice else None
         view = replace(view, wait_s=wait, position_s=(now_ns - view.origin_ns) / 1e9)
-    first = _first_judged(samples, index)
+    first = max(_first_judged(samples, index), int(np.searchsorted(samples.end_ns, since_ns)))
     if first >= index:
         return view
     cost_ns = _cost_ns(samples, first, index)

@@ -93,7 +93,7 @@ class _SessionSource:
         self.hello, self.samples, self.end = reader.hello, reader.samples, reader.end
         self.memory_limits, self.memory_use = reader.devices.memory_limits, reader.devices.memory_use
         self.numa_use = reader.devices.numa_use
-        self.process_samples = reader.processes.samples
+        self.process_samples, self.events = reader.processes.samples, reader.events
         self.vma_rss, self.vma_private = reader.vmas.rss, reader.vmas.private
         self.page_set, self.latest_tensors = reader.pages.page_set, reader.tensors.latest
         self.training, self.training_progress = reader.training.progress, reader.training.details
