@@ -9,7 +9,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from memtui.cli.parser import TAKE_PROGRAMS, build_parser, given_options, misplaced_option
+from memtui.cli.parser import TAKE_PROGRAMS, build_parser, given_options, refuse_misplaced_option
 from memtui.core.argtypes import Parser, parsers_of
 from memtui.core.console import Console
 from memtui.core.errors import (
@@ -64,8 +64,12 @@ def _run_command(arguments: list[str] | None) -> int:
             return 0
     try:
         options = _with_config(parser, own, options)
-        options.command, options.given = program, partial(given_options, options.verb, own)
-        console.notify(misplaced_option(parser, options.verb, program))
+        options.given = partial(given_options, options.verb, own)
+        if program[:1] == ["--"]:
+            program = program[1:]
+        else:
+            refuse_misplaced_option(parser, options.verb, program)
+        options.command = program
         code: int = _choose() if options.run is None else options.run.run(options, console)
         sys.stdout.flush()
         return code

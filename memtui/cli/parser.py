@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from memtui.core.argtypes import Parser, add_common, tables_of
 from memtui.core.command import Command
+from memtui.core.errors import UserError
 
 # By what a user wants; each names the module and the command in it.
 GROUPS: Mapping[str, Mapping[str, str]] = {
@@ -98,19 +99,22 @@ def build_parser() -> Parser:
     return parser
 
 
-def misplaced_option(parser: Parser, verb: str, program: Sequence[str]) -> str:
-    """Return a warning about a program's arguments: an option without its value was perhaps meant for memtui.
+def refuse_misplaced_option(parser: Parser, verb: str, program: Sequence[str]) -> None:
+    """Raise UserError where an option without its value was probably meant for memtui.
 
-    Everything behind ``--`` is the program's, so the program gets that option. "" where there is nothing to warn of.
+    Everything behind ``--`` is the program's. A second ``--`` in front of the program says so of such an option, too.
     """
     if not program or verb not in TAKE_PROGRAMS:
-        return ""
+        return
     actions: Mapping[str, argparse.Action] = tables_of(parser)[0].choices[verb]._option_string_actions
-    for word, following in pairwise([*program[1:], "-"]):
+    for word, following in pairwise([*program[1:], "--"]):
         action = actions.get(word)
-        if action is not None and word.startswith("--") and action.nargs != 0 and following.startswith("-"):
-            return f"{word} behind -- goes to {program[0]}; for memtui: memtui {verb} {word} {action.metavar} -- ..."
-    return ""
+        lacks_value = following.startswith("-") and following != "-"
+        if action is not None and word.startswith("--") and action.nargs != 0 and lacks_value:
+            raise UserError(
+                f"{word} behind -- has no value; for memtui it stands before: memtui {verb} {word} {action.metavar} -- "
+                f"{program[0]} ...; for {program[0]}: memtui {verb} -- -- {program[0]} ..."
+            )
 
 
 def given_options(verb: str, argv: Sequence[str]) -> dict[str, str]:

@@ -66,6 +66,11 @@ def other():
         (["record", "1"], "is init"),
         (["record", "4999999"], "no process has PID"),
         (["record", "--", "/no/such/program"], "no such program"),
+        (
+            ["record", "--", "true", "--interval"],
+            "before: memtui record --interval S -- true ...; for true: memtui record -- --",
+        ),
+        (["run", "--", "true", "--tracker", "--filter", "x"], "--tracker behind -- has no value"),
         (["attach"], "PID"),
         (["stop"], "ID|PID|all"),
         (["mark"], "TEXT"),
