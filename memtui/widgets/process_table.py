@@ -19,6 +19,7 @@ COLUMNS = (
     ("GPU %", 9),
     *(("of WSS", 9), ("CPU", 9)),
 )
+OPTIONAL = ("rank", "local", "PSS", "USS", "swap")
 SHORT_COMMAND = 20  # cells: with fewer, an empty column gives way to the command
 FIRST_TO_GO = ("USS", "CPU", "of WSS", "local", "role", "GPU mem", "rank", "swap", "private", "PSS")
 
@@ -27,6 +28,7 @@ class ProcessTable(RowPanel):
     """A row for each process; all panels are about the chosen one."""
 
     view: ProcessesView
+    _needed: frozenset[str] = frozenset()  # columns that one of the windows shown so far had something for
 
     def heading(self) -> Line:
         draw_style = self.draw_style
@@ -109,13 +111,15 @@ class ProcessTable(RowPanel):
         return max(1, super().in_sight - (self.view is not None and self.view.tree is not None))
 
     def _columns(self, width: int) -> list[tuple[str, int]]:
-        """Return the columns that have room; those of ranks only where a process has a rank."""
-        ranks = any(row.rank is not None or row.local_rank is not None for row in self.view.rows)
-        columns = [column for column in COLUMNS if ranks or column[0] not in ("rank", "local")]
-        if all(row.pss_bytes is None for row in self.view.rows):  # a single process, or the footing has the reason
-            columns = [column for column in columns if column[0] not in ("PSS", "USS")]
-        if not any(row.swap_bytes for row in self.view.rows):
-            columns = [column for column in columns if column[0] != "swap"]
+        """Return the columns that have room, without those that nothing was shown in so far: a column stays."""
+        rows = self.view.rows
+        if any(row.rank is not None or row.local_rank is not None for row in rows):
+            self._needed |= {"rank", "local"}
+        if any(row.pss_bytes is not None for row in rows):  # not of a single process
+            self._needed |= {"PSS", "USS"}
+        if any(row.swap_bytes for row in rows):
+            self._needed |= {"swap"}
+        columns = [column for column in COLUMNS if column[0] not in OPTIONAL or column[0] in self._needed]
         columns = self._with_room_for_use(columns, width)
         for name in FIRST_TO_GO:
             if sum(cells for _, cells in columns) + 10 <= width:
@@ -126,9 +130,10 @@ class ProcessTable(RowPanel):
         return [*columns, ("command", self._room(columns, width))]
 
     def _with_room_for_use(self, columns: list[tuple[str, int]], width: int) -> list[tuple[str, int]]:
-        """Leave out the use of GPUs where none is known, and where it would take the room of anything else."""
-        uses_gpus = any(row.gpus_used is not None for row in self.view.rows)
-        if uses_gpus and sum(cells for _, cells in columns) + 2 + SHORT_COMMAND <= width:
+        """Leave out the use of GPUs where none was known so far, and where it would take the room of anything else."""
+        if any(row.gpus_used is not None for row in self.view.rows):
+            self._needed |= {"GPU %"}
+        if "GPU %" in self._needed and sum(cells for _, cells in columns) + 2 + SHORT_COMMAND <= width:
             return columns
         return [column for column in columns if column[0] != "GPU %"]
 

@@ -65,6 +65,14 @@ def test_workers_that_copy_what_they_shared_are_found(tmp_path):
         assert last_verdict(source).findings[0].short == finding.short
 
 
+def test_what_is_left_to_a_parent_is_not_a_copy_of_its_own(tmp_path):
+    path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, workers=lambda n: 2, left=lambda n: 5 * n)
+    evidence = checks_of(path)["unsharing"].finding.evidence
+    assert [line.partition(":")[0] for line in evidence] == ["pid 4243", "pid 4244", "pid 4242", "PSS"]
+    assert evidence[2].startswith("pid 4242: 20.0 MiB to 445 MiB of its own")
+    assert evidence[2].endswith("left to it where the others copied")
+
+
 def test_workers_whose_memory_was_read_later_than_that_of_all_are_named_too(tmp_path):
     path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n)
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -74,10 +82,12 @@ def test_workers_whose_memory_was_read_later_than_that_of_all_are_named_too(tmp_
     assert finding.evidence[0] == "pid 4243: 80.0 MiB to 360 MiB of its own (at least 240 MiB in [heap])"
 
 
-def test_workers_of_a_data_loader_are_named_as_such(tmp_path):
-    path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, role="loader RANK=0")
+@pytest.mark.parametrize(("left", "rate"), [(lambda n: 0, "9.00"), (lambda n: 4 * n, "12.0")])
+def test_workers_of_a_data_loader_are_named_as_such(left, rate, tmp_path):
+    """Also where their parent gets memory for itself: what all of them copied is left to it alone."""
+    path = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, role="loader RANK=0", left=left)
     finding = checks_of(path)["unsharing"].finding
-    assert finding.short == "Its DataLoader workers copy memory that they share: 9.00 MiB/s."
+    assert finding.short == f"Its DataLoader workers copy memory that they share: {rate} MiB/s."
     assert finding.evidence[0].startswith("pid 4243 (DataLoader worker): 20.0 MiB to 360 MiB of its own")
     with closing(open_source(path, redact=True)) as source:
         assert last_verdict(source).findings[0].short == finding.short

@@ -124,10 +124,11 @@ def tree_of(
     ended: bool = False,
     last_read: int = 10**9,
     touched: int = 20,
+    left: Callable[[int], int] = lambda n: 0,
 ) -> Path:
     """Record a parent and forked workers, each of which copied so many MiB of what they share by a window.
 
-    ``own``: MiB that each has besides; ``touched``: MiB in each window. PSS and private memory are read every few
+    ``left``: MiB of these that all workers copied, so that only the parent has them; ``own``: MiB that each has besides; ``touched``: MiB in each window. PSS and private memory are read every few
     seconds, until the second ``last_read``; ``use_every``: seconds between readings of memory without a window;
     ``window_every``: between windows; ``ended``: the program ended, and was not left running.
     """
@@ -146,8 +147,8 @@ def tree_of(
             keys = range(1, workers(n) + 2)
             copied = private(n) * MIB
             if read_every is not None and n % read_every == 0 and n <= last_read:
-                mine = {key: own(n) * MIB + copied * (key > 1) for key in keys}
-                shares = {1: shared * MIB} | {key: shared * MIB - copied for key in keys if key > 1}
+                mine = {key: own(n) * MIB + (copied if key > 1 else left(n) * MIB) for key in keys}
+                shares = {1: (shared - left(n)) * MIB} | {key: shared * MIB - copied for key in keys if key > 1}
                 readings = {
                     key: {
                         "pss_bytes": mine[key] + shares[key] // len(keys),

@@ -130,6 +130,19 @@ async def test_use_of_gpus_takes_no_room_of_anything_else(width, shown):
     assert lines[1].replace("GPU %", "").split() == heading.split()
 
 
+def test_a_column_stays_once_something_was_in_it():
+    """Children come and go, and with them what is known of PSS: no other column moves for that."""
+    row = ProcessRow(7, "target", wss_bytes=MIB, rss_bytes=2 * MIB, gpu_bytes=MIB)
+    table, seen = ProcessTable(ProcessesView((row,))), []
+    known = replace(row, rank=0, pss_bytes=MIB, uss_bytes=MIB, swap_bytes=MIB, gpus_used=0.5)
+    for rows in ((row,), (known, row), (row,), (row, row)):
+        table.view = ProcessesView(rows)
+        seen.append([name for name, _ in table._columns(200)])
+    assert not {"rank", "local", "PSS", "USS", "swap", "GPU %"} & set(seen[0])
+    assert {"rank", "local", "PSS", "USS", "swap", "GPU %"} <= set(seen[1])
+    assert seen[1] == seen[2] == seen[3]
+
+
 async def test_use_that_is_not_known_says_why():
     row = ProcessRow(7, "target", wss_bytes=MIB, rss_bytes=MIB, gpu_bytes=MIB, gpus_used=0.48, command="python3")
     other = replace(row, key=8, gpus_used=None, gpus_used_reason="GPU 0: not supported by this GPU")

@@ -88,7 +88,8 @@ def unsharing(recent: Recent) -> Check:
     if copied[-1] < LEAST_BYTES or not (still or much):
         return Check(RULE, what)
     grown = _grown(recent, readings)
-    workers = bool(grown) and all(is_loader(member.process) for member in grown)
+    copied_pages = [member for member in grown if not member.is_parent]
+    workers = bool(copied_pages) and all(is_loader(member.process) for member in copied_pages)
     whose = f"Its {'DataLoader workers' if workers else 'processes'}"
     when = f"in {span(over_s)}{ago}" if ago else f"in the last {span(over_s)}"
     if still and not ago:
@@ -160,39 +161,58 @@ def _unchanged(uses: Sequence[MemoryUse]) -> tuple[int, int]:
 
 
 class _Grown(NamedTuple):
-    """A process that got memory for itself: how much it had when that was read first and last, and since when."""
+    """A process that got memory for itself: how much it had when that was read first and last, and since when.
+
+    ``is_parent``: of another one that did. What its children copied is left to it alone, though it wrote nothing.
+    """
 
     process: Process
     before_bytes: int
     after_bytes: int
     since_sample: int
+    is_parent: bool
 
 
 def _grown(recent: Recent, readings: _Readings) -> list[_Grown]:
-    """Return the processes that got memory for themselves, most first."""
+    """Return the processes that got memory for themselves, parents of others last, and most first."""
     source = recent.source
     first, last = dict[int, tuple[int, int]](), dict[int, int]()
     for row in source.process_samples(readings.samples[0], readings.samples[-1]):
         if row["private_bytes"] is not None:  # of a process that has just begun it is read later
             last[row["process"]] = row["private_bytes"]
             first.setdefault(row["process"], (row["private_bytes"], row["sample"]))
-    grown = [
-        _Grown(process, first[process.key][0], last[process.key], first[process.key][1])
-        for process in source.processes()
-        if process.key in first and last[process.key] > first[process.key][0]
+    processes = source.processes()
+    grown = [process for process in processes if process.key in first and last[process.key] > first[process.key][0]]
+    parents = _ancestors(grown, processes)
+    members = [
+        _Grown(process, first[process.key][0], last[process.key], first[process.key][1], process.pid in parents)
+        for process in grown
     ]
-    return sorted(grown, key=lambda member: member.before_bytes - member.after_bytes)
+    return sorted(members, key=lambda member: (member.is_parent, member.before_bytes - member.after_bytes))
+
+
+def _ancestors(of: Sequence[Process], processes: Sequence[Process]) -> set[int]:
+    """Return the PIDs of those that some processes descend from."""
+    parent_of = {process.pid: process.parent_pid for process in processes}
+    found: set[int] = set()
+    for process in of:
+        pid = process.parent_pid
+        while pid in parent_of and pid not in found:
+            found.add(pid)
+            pid = parent_of[pid]
+    return found
 
 
 def _by_process(recent: Recent, grown: list[_Grown]) -> list[str]:
     """Return a line for each of these processes: what it got for itself, and where."""
     places = _Places(recent, {member.process.key: member.since_sample for member in grown})
     lines = []
-    for process, before_bytes, after_bytes, _ in grown:
+    for process, before_bytes, after_bytes, _, is_parent in grown:
         parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(process))
         whose = f"pid {process.pid}{' (DataLoader worker)' * is_loader(process)}"
         at_least = f" (at least {parts})" * bool(parts)
-        lines.append(f"{whose}: {size(before_bytes)} to {size(after_bytes)} of its own{at_least}")
+        left = ", left to it where the others copied" * is_parent
+        lines.append(f"{whose}: {size(before_bytes)} to {size(after_bytes)} of its own{at_least}{left}")
     return lines
 
 
