@@ -86,9 +86,10 @@ class CallStacks:
         for parent, frame in zip(self.parent, self.frame, strict=True):
             before, file = of_stack[parent] if parent >= 0 else 0, self.frames[frame].file
             if (before, file) not in numbers:
-                known = not file or file in sets[before]
-                numbers[before, file] = before if known else len(sets)
-                if not known:
+                if not file or file in sets[before]:
+                    numbers[before, file] = before
+                else:
+                    numbers[before, file] = len(sets)
                     sets.append((*sets[before], file))
             of_stack.append(numbers[before, file])
         return np.array(of_stack, np.int64), sets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from dataclasses import replace
 
@@ -101,6 +102,7 @@ def test_the_report_says_what_was_found_and_what_to_do(tmp_path, capsys):
     assert main(["report", str(path)]) == 0
     first, second = [line for line in capsys.readouterr().out.splitlines() if line.startswith("verdict")]
     assert first.startswith("verdict      Cgroup /job will be out of memory")
+    assert re.search(r"; its working set is [\d.]+ MiB in windows of 1\.0 s\. ", first)
     assert second.startswith("verdict      Memory grows by")
 
 

@@ -128,9 +128,10 @@ def tree_of(
 ) -> Path:
     """Record a parent and forked workers, each of which copied so many MiB of what they share by a window.
 
-    ``left``: MiB of these that all workers copied, so that only the parent has them; ``own``: MiB that each has besides; ``touched``: MiB in each window. PSS and private memory are read every few
-    seconds, until the second ``last_read``; ``use_every``: seconds between readings of memory without a window;
-    ``window_every``: between windows; ``ended``: the program ended, and was not left running.
+    ``left``: MiB of these that all workers copied, so that only the parent has them; ``own``: MiB that each has
+    besides; ``touched``: MiB in each window. PSS and private memory are read every few seconds, until the second
+    ``last_read``; ``use_every``: seconds between readings of memory without a window; ``window_every``: from window to
+    window; ``ended``: the program ended, and was not left running.
     """
 
     def stream():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from memtui.analysis.limit_forecast import Forecast, rate, time_left, whose_limit
 from memtui.analysis.memory_growth import growth_of
 from memtui.analysis.resident import PSS
-from memtui.core.samples import End
-from memtui.core.units import size
+from memtui.core.samples import End, is_lower_bound
+from memtui.core.units import duration, size
 from memtui.reports.memory_limit import LimitSummary, cache_clause, forecast_forms, victim_clause
 from memtui.reports.verdict.recent import FRESH_S, Check, Finding, Floats, Recent
 
@@ -26,6 +28,7 @@ def out_of_memory(recent: Recent) -> Check:
     if limit.forecast is None:
         return Check(RULE, f"limit of memory: {used}{cache_clause(limit)}; what is in use does not reach it soon")
     sentence, _, short = forecast_forms(limit)
+    sentence = f"{sentence.removesuffix('.')}{_working_set_clause(recent)}."
     action = _action(limit, limit.forecast, _what_grows(recent, limit.forecast))
     return Check(RULE, f"limit of memory: {used}", finding=Finding(sentence, short, action, _evidence(limit)))
 
@@ -51,6 +54,20 @@ def _action(limit: LimitSummary, forecast: Forecast, what_grows: str) -> str:
     if forecast.full_in_low_s < SOON_S:
         return f"Save a checkpoint now, then {where} or stop {what_grows}."
     return f"Plan to {where}, or stop {what_grows}, before then."
+
+
+def _working_set_clause(recent: Recent) -> str:
+    """Return the working set of the program, what it needs at least, as a clause; "" where none is known."""
+    measured = np.isfinite(recent.wss_bytes)
+    if not measured.any():
+        return ""
+    samples = recent.source.samples
+    lengths_ns = (samples.end_ns[recent.windows] - samples.start_ns[recent.windows])[measured]
+    length, lacks = (
+        duration(float(np.median(lengths_ns)) / 1e9),
+        is_lower_bound(samples.reason[recent.windows.stop - 1]),
+    )
+    return f"; its working set is {'at least ' * lacks}{size(float(np.median(recent.wss_bytes[measured])))} in windows of {length}"
 
 
 def _what_grows(recent: Recent, forecast: Forecast) -> str:

@@ -194,13 +194,13 @@ def _grown(recent: Recent, readings: _Readings) -> list[_Grown]:
 def _ancestors(of: Sequence[Process], processes: Sequence[Process]) -> set[int]:
     """Return the PIDs of those that some processes descend from."""
     parent_of = {process.pid: process.parent_pid for process in processes}
-    found: set[int] = set()
+    ancestors: set[int] = set()
     for process in of:
         pid = process.parent_pid
-        while pid in parent_of and pid not in found:
-            found.add(pid)
+        while pid in parent_of and pid not in ancestors:
+            ancestors.add(pid)
             pid = parent_of[pid]
-    return found
+    return ancestors
 
 
 def _by_process(recent: Recent, grown: list[_Grown]) -> list[str]:
