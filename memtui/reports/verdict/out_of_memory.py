@@ -63,11 +63,10 @@ def _working_set_clause(recent: Recent) -> str:
         return ""
     samples = recent.source.samples
     lengths_ns = (samples.end_ns[recent.windows] - samples.start_ns[recent.windows])[measured]
-    length, lacks = (
-        duration(float(np.median(lengths_ns)) / 1e9),
-        is_lower_bound(samples.reason[recent.windows.stop - 1]),
-    )
-    return f"; its working set is {'at least ' * lacks}{size(float(np.median(recent.wss_bytes[measured])))} in windows of {length}"
+    length = duration(float(np.median(lengths_ns)) / 1e9)
+    at_least = "at least " * is_lower_bound(samples.reason[recent.windows.stop - 1])
+    wss_bytes = float(np.median(recent.wss_bytes[measured]))
+    return f"; its working set is {at_least}{size(wss_bytes)} in windows of {length}"
 
 
 def _what_grows(recent: Recent, forecast: Forecast) -> str:
