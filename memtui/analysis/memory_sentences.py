@@ -31,6 +31,7 @@ class Figures:
     reuse_estimate_bytes: float | None = None  # of those 95 %, for random order inside each window
     may_lack_pages: bool = False  # of most windows it is known that more may have been touched, and not less
     windows: int | None = None  # how many of that length
+    is_estimated: bool = False  # the working set, from a part of the memory in each window
     traced_fraction: float | None = None  # of the time: estimate of the program's loss by tracing its training steps
     until_next: bool = False  # the costs are those until the next window will end, which pays for the last one
 
@@ -76,7 +77,8 @@ def _working_set(figures: Figures) -> Forms:
         which, median, ends = "the one window", "", ["."]
     elif figures.windows is not None and figures.windows < FEW_WINDOWS:
         which = f"{figures.windows} windows"
-    start = f"In {which} of {length} the program touches {least}{size(wss)}{median}"
+    estimated = " (estimated)" * figures.is_estimated
+    start = f"In {which} of {length} the program touches {least}{size(wss)}{estimated}{median}"
     if fraction is None:
         return tuple(start + end for end in ends)
     kind = "PSS" if figures.resident == PSS else "resident memory"

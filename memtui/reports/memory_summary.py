@@ -87,9 +87,15 @@ class TouchedFraction:
 
 @dataclass(frozen=True, slots=True)
 class WorkingSetSummary(SizeSummary):
-    """The working set. ``lower_bound``: of most windows it is known that more may have been touched."""
+    """The working set.
+
+    Attributes:
+        lower_bound: of most windows it is known that more may have been touched.
+        estimated: it is an estimate, from a part of the memory in each window.
+    """
 
     lower_bound: bool
+    estimated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,9 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
         reason, lower_bound = "; ".join(filter(None, (of_files, reason))), False
     if reason is not None:
         result = replace(result, status=Status.APPROXIMATE, reason=reason)
-    return WorkingSetSummary(result.mean, result.median, result.max, result.status, result.reason, lower_bound)
+    return WorkingSetSummary(
+        result.mean, result.median, result.max, result.status, result.reason, lower_bound, samples.are_estimates
+    )
 
 
 def _much_is_reclaimed(released: ReleasedSummary, wss_bytes: float | None) -> bool:
@@ -304,7 +312,7 @@ def working_set_line(wss: WorkingSetSummary, largest: LargestWindow, windows_s: 
 
     ``windows_s``: the time of all windows; ``after_s``: how long it was recorded after the last one.
     """
-    line = f"working set  {'at least: ' * wss.lower_bound}{size_clause(wss)}"
+    line = f"working set  {'at least: ' * wss.lower_bound}{'estimated: ' * wss.estimated}{size_clause(wss)}"
     if wss.max is not None and after_s > windows_s:
         line += f", in windows of {duration(windows_s)} of its {duration(windows_s + after_s)}"
     if wss.max is None or largest.bytes is None or largest.bytes <= wss.max:

@@ -57,6 +57,7 @@ def _figures(report: Report) -> Figures:
         resident=report.touched_fraction.of,
         may_lack_pages=report.wss_bytes.lower_bound,
         windows=report.windows[0].windows if report.windows else None,
+        is_estimated=report.wss_bytes.estimated,
     )
 
 

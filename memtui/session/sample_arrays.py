@@ -38,6 +38,11 @@ class SampleArrays(SampleColumns[Column[np.int64], Column[np.float64], Sequence[
         """Whether a budget moved the interval."""
         return self.budgeted_ns.any_known
 
+    @property
+    def are_estimates(self) -> bool:
+        """Whether working sets are estimates with an interval, from a part of the memory in each window."""
+        return self.wss_high_bytes.any_known
+
     def intervals_ns(self, of: slice = slice(None)) -> NDArray[np.int64]:
         """Return the interval of each window: the requested one, or what the budget made of it."""
         budgeted_ns, asked_ns = self.budgeted_ns[of], self.asked_ns[of]

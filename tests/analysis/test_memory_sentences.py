@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from memtui.analysis.memory_sentences import Figures, fitting, sentences_of
 from memtui.analysis.miss_ratio import bounds_are_close
 from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS
+from memtui.core.samples import Window
 from memtui.reports.report import build_report
 from memtui.reports.sentences import sentences
+from memtui.reports.text import format_report
 from memtui.session.session import Session
 from memtui.tui.presenters import Presenter
 from tests.support.sessions import MS, messages, write_session
@@ -198,3 +201,20 @@ def test_a_sentence_that_does_not_fit_leaves_room_for_the_next():
     assert fitting(sentences, 9, 2) == ["aaaa bbbb", "cccc ff"]
     assert fitting(sentences, 9, 3) == ["aaaa bbbb", "cccc dddd", "eeee ff"]
     assert fitting(sentences, 12, 1) == ["aaaa bbbb ff"]
+
+
+def test_a_working_set_from_a_part_of_the_memory_is_called_estimated(tmp_path):
+    def sampled(message):
+        if not isinstance(message, Window):
+            return message
+        part = {"wss_estimate_bytes": 40 * MIB, "wss_low_bytes": 30 * MIB, "wss_high_bytes": 50 * MIB, "scale": 10.0}
+        return replace(message, processes=tuple(replace(process, **part) for process in message.processes))
+
+    path = write_session(tmp_path / "s.memtui", map(sampled, messages(6)))
+    report = build_report(path)
+    assert report.wss_bytes.estimated
+    assert "working set  estimated: " in format_report(report)
+    with closing(Session(path)) as reader:
+        shown = Presenter(reader, follow=False).view().sentences.sentences[0][0]
+    assert sentences(report)[0] == shown
+    assert "touches 40.0 MiB (estimated) in the median" in shown

@@ -49,6 +49,7 @@ def reader(wss, shared=None, *, status=Status.OK, reason="", able=ABLE):
     return SimpleNamespace(
         hello=SimpleNamespace(wss=able),
         samples=SimpleNamespace(
+            are_estimates=False,
             wss_bytes=np.array(wss, float),
             shared_bytes=np.zeros(count) if shared is None else np.array(shared, float),
             status=[Status.OK] * (count - 1) + [status],
@@ -85,7 +86,7 @@ def resident(name, *values) -> Resident:
 
 def test_the_working_set_is_that_of_windows_that_are_alike():
     found = working_set(reader([10, 20, 60, NAN, 9000]), np.array([True, True, True, True, False]), NOTHING)
-    assert found == WorkingSetSummary(30, 20, 60, Status.OK, "", lower_bound=False)
+    assert found == WorkingSetSummary(30, 20, 60, Status.OK, "", lower_bound=False, estimated=False)
 
 
 def test_a_working_set_that_is_less_than_exact_says_so():
@@ -340,8 +341,8 @@ def test_windows_of_several_lengths_are_said_with_the_shortest_and_the_longest()
 
 
 def test_the_line_of_the_working_set_names_a_larger_window_of_another_length():
-    wss = WorkingSetSummary(MIB, MIB, 2 * MIB, Status.OK, "", lower_bound=False)
-    none = WorkingSetSummary(None, None, None, Status.UNSUPPORTED, "why", lower_bound=False)
+    wss = WorkingSetSummary(MIB, MIB, 2 * MIB, Status.OK, "", lower_bound=False, estimated=False)
+    none = WorkingSetSummary(None, None, None, Status.UNSUPPORTED, "why", lower_bound=False, estimated=False)
     plain = "working set  mean 1.00 MiB, median 1.00 MiB, max 2.00 MiB"
     assert working_set_line(wss, LargestWindow(2 * MIB, 1.0), 9.0, 1.0) == plain
     assert working_set_line(wss, LargestWindow(None, None), 9.0, 1.0) == plain

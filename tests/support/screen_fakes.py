@@ -50,7 +50,7 @@ def _rows() -> list[SimpleNamespace]:
 class FakeSamples(SimpleNamespace):
     """A table of samples of 0.2 s."""
 
-    has_budget = False
+    has_budget = are_estimates = False
 
     def __len__(self) -> int:
         return len(self.sample)

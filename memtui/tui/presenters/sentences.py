@@ -162,6 +162,7 @@ class WindowFigures:
             may_lack_pages=2 * self._lower_bounds > self._measured
             and self._mapped_bytes < MAPPED_SHARE * self._touched_bytes,
             windows=self._windows,
+            is_estimated=samples.are_estimates,
         )
 
     def _add_up(self, samples: SampleArrays, of: slice) -> None:

@@ -17,14 +17,12 @@ from memtui.widgets.views.memory import TimeAxis
 from memtui.widgets.views.training import TrainingView
 
 KEEP_PROGRESS = 4 * MOST_ROWS  # decoded ones
-NOTHING = (
-    "no training step was seen: no optimiser of torch.optim stepped, or nobody asked for it "
-    "(memtui trace -- python train.py does)"
+NOTHING = "no training step was seen: the program was traced, and no optimiser of torch.optim stepped"
+_HOW = (
+    "memtui trace -- python train.py does (or run --trace), or the program itself, with memtui.trace(model, optimizer)"
 )
-UNTRACED = (
-    "nothing is traced: memtui trace -- python train.py does (or run --trace), or the program itself, "
-    "with memtui.trace(model, optimizer)"
-)
+UNTRACED = f"nothing is traced: {_HOW}"
+WAS_UNTRACED = f"no training step was seen, as nothing was traced: {_HOW}"
 WAITING = "no training step has ended yet"
 
 
@@ -147,9 +145,9 @@ class TrainingLog:
 
 def _why_nothing(reader: Session, head: Playhead) -> str:
     """Return why there is no training step, and how to record some."""
-    if not head.recording:
-        return NOTHING
-    return UNTRACED if reader.hello.options.trace_every is None else WAITING
+    if reader.hello.options.trace_every is None:
+        return UNTRACED if head.recording else WAS_UNTRACED
+    return WAITING if head.recording else NOTHING
 
 
 def _current_step(part: RecordedProgress | None, cursor_ns: int) -> tuple[int | None, float | None]:
