@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.overhead_budget import AIM, RECENT, Budget, allowed, seconds
+from memtui.analysis.overhead_budget import AIM, RECENT, Budget, allowed, budget_event, budget_of_event, seconds
 from memtui.analysis.target_loss import OWN_CPU
 from memtui.core.argtypes import overhead
 from memtui.core.samples import ProcessWindow, tree_paused_ns
@@ -396,3 +396,19 @@ def test_the_recorders_words_bring_no_window_before_its_time():
             target.kill()
     assert result.returncode == 0
     assert 2 <= len(result.windows) <= 3
+
+
+@given(st.one_of(st.none(), st.integers(1, 1_000_000)))
+def test_an_event_says_which_budget_it_is(ppm):
+    assert budget_of_event(budget_event(ppm)) == pytest.approx(ppm or 0, rel=1e-5)
+
+
+@pytest.mark.parametrize("share", ["x", "inf %", "", "none "])
+def test_other_events_are_of_no_budget(share):
+    assert budget_of_event(f"the budget is {share} from here on") is None
+    assert budget_of_event("the interval is 2 s from here on") is None
+
+
+def test_an_event_is_what_it_says():
+    assert budget_event(15_000) == "the budget is 1.5 % from here on"
+    assert budget_event(None) == "the budget is none from here on"

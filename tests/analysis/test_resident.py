@@ -20,6 +20,7 @@ from memtui.analysis.resident import (
     resident,
     touched_fraction,
 )
+from memtui.core.readings import MemoryUse
 from memtui.core.samples import Process
 
 NAN = np.nan
@@ -74,6 +75,26 @@ def test_where_children_come_and_go_resident_memory_lacks_some_and_no_share_is_t
 def test_without_any_pss_the_sum_of_a_tree_is_called_one():
     found = resident(samples([100, 300], [NAN, NAN], [1, 2]), tree(7, 8))
     assert (found.name, found.bytes.tolist()) == (SUM_OF_RSS, [100, 300])
+
+
+@pytest.mark.parametrize(
+    ("uses", "name"),
+    [
+        ([], RSS),
+        ([MemoryUse(1, 1, 5), MemoryUse(2, 1, 6, 6)], RSS),
+        ([MemoryUse(1, 1, 5), MemoryUse(2, 2, 9)], SUM_OF_RSS),
+        ([MemoryUse(1, 2, 9), MemoryUse(2, 3, 9, 7)], PSS),
+        ([MemoryUse(1, 2, 9), MemoryUse(2, 1, 9, 7)], SUM_OF_RSS),
+    ],
+)
+def test_children_between_windows_make_a_tree_of_a_process_that_is_alone_in_each(uses, name):
+    found = resident(samples([5, 6], [NAN, NAN], [1, 1]), tree(7, 8), uses)
+    assert (found.name, found.bytes.tolist()) == (name, [5, 6])
+
+
+def test_the_pss_of_windows_goes_before_readings_between_them():
+    of_windows = samples([9, 8], [5, 6], [2, 2])
+    assert resident(of_windows, tree(7, 8), [MemoryUse(1, 2, 9)]).name == PSS
 
 
 def test_a_session_without_numbers_of_processes_was_alone_where_it_recorded_one_pid():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memtui.analysis.target_loss import LastPart, budget_cost, last_part, lost_fraction, recent_loss
+from memtui.analysis.target_loss import LastPart, budget_cost, last_part, lost_fraction, lost_in_all, recent_loss
 from memtui.core.samples import End
 
 WINDOWS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(1, 10**10)), min_size=1, max_size=20)
@@ -40,12 +40,18 @@ def test_without_a_window_a_cost_or_time_there_is_no_recent_share():
 
 
 def windows(again_ns: float = 50.0):
-    """Two of 100 ns; CPU times of sampler and recorder."""
-    arrays = {"start_ns": [0, 100], "end_ns": [100, 200], "sampler_cpu_ns": [10, 20], "recorder_cpu_ns": [5, 9]}
+    """Three, the last of 100 ns; CPU times of sampler and recorder. No two of them have one value of anything."""
+    arrays = {
+        "start_ns": [-300, -40, 100],
+        "end_ns": [-50, 90, 200],
+        "sampler_cpu_ns": [2, 10, 20],
+        "recorder_cpu_ns": [1, 5, 9],
+    }
     return SimpleNamespace(
         **{name: np.array(values) for name, values in arrays.items()},
-        set_again_ns=np.array([0, again_ns]),
-        next_ns=np.array([NAN, 300.0]),
+        set_again_ns=np.array([7, 0, again_ns]),
+        next_ns=np.array([NAN, 40.0, 300.0]),
+        lost_ns=np.array([60.0, NAN, 40.0]),
     )
 
 
@@ -60,6 +66,21 @@ def test_after_the_last_window_its_bits_are_set_again():
     assert last_part(windows(), End(900, "stopped")).cpu_ns is None
     assert last_part(windows(), End(900, "stopped", "", 30)).cpu_ns is None
     assert last_part(windows(), End(900, "stopped", "", 1, 1)).cpu_ns == 0
+
+
+def test_the_loss_in_all_is_of_the_time_from_the_first_window_to_the_end():
+    assert lost_in_all(windows(), LastPart()) == pytest.approx(100 / 500)
+    assert lost_in_all(windows(), LastPart(300, 60.0, None)) == pytest.approx(160 / 800)
+    unknown = windows()
+    unknown.lost_ns[:] = NAN
+    assert lost_in_all(unknown, LastPart(300, 60.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("part", "share"), [(LastPart(), 0.4), (LastPart(300, 0.0, 20.0), 0.15), (LastPart(300, 0.0, None), 0.4)]
+)
+def test_the_cpu_time_after_the_last_window_counts_with_its_length(part, share):
+    assert part.cpu_share(40, 100) == pytest.approx(share)
 
 
 @given(st.lists(st.one_of(st.integers(0, 10**9), st.just(NAN)), max_size=20), st.integers(1, 10**12))

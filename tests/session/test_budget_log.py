@@ -6,10 +6,8 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from memtui.analysis.overhead_budget import budget_event, budget_of_event
+from memtui.analysis.overhead_budget import budget_event
 from memtui.core.samples import Event
 from memtui.reports.comparison.load import conditions
 from memtui.reports.report import build_report
@@ -37,17 +35,6 @@ def log(tmp_path):
     path = write_session(tmp_path / "s.memtui", [hello, *events, *rest])
     with closing(Session(path)) as session:
         yield BudgetLog(session), begin_ns
-
-
-@given(st.one_of(st.none(), st.integers(1, 1_000_000)))
-def test_an_event_says_which_budget_it_is(ppm):
-    assert budget_of_event(budget_event(ppm)) == pytest.approx(ppm or 0, rel=1e-5)
-
-
-@pytest.mark.parametrize("share", ["x", "inf %", "", "none "])
-def test_other_events_are_of_no_budget(share):
-    assert budget_of_event(f"the budget is {share} from here on") is None
-    assert budget_of_event("the interval is 2 s from here on") is None
 
 
 def test_the_budget_of_a_moment_is_the_last_one_that_was_set(log):
