@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from memtui.cli import main
+from memtui.cli.parser import build_parser
 from memtui.core import progress_line
+from memtui.core.argtypes import leaves_of
 from memtui.core.console import Console
 from memtui.recording.control import Ended
 from memtui.recording.registry import Running
@@ -77,35 +79,39 @@ def nothing(*_: Any, **__: Any) -> list[Any]:
     return []
 
 
+# What this process does, which may take long: (command line, function, what it returns here, what is said meanwhile).
+IN_THIS_PROCESS = [
+    (("report", SESSION), "memtui.reports.report.build_report", None, "adding up "),
+    (("report", SESSION, "--html"), "memtui.reports.export.page.page", None, "drawing "),
+    (("report", PROFILE), "memtui.placement.report.facts_of", None, "adding up "),
+    (("compare", SESSION, SESSION), "memtui.cli.compare_sessions.read", None, "reading 2 sessions"),
+    (("compare", SESSION, SESSION), "memtui.cli.compare_sessions.same_windows", None, "reading page sets"),
+    (("compare", "--json", SESSION, SESSION), "memtui.cli.compare_sessions.same_windows", None, "reading page "),
+    (("compare", "--html", NEW, SESSION, SESSION), "memtui.cli.compare_sessions._write_page", nothing, "drawing "),
+    (("list",), "memtui.recording.status.describe", nothing, "asking what runs"),
+    (("stop", "all"), "memtui.recording.client.stop", lambda _: Ended(), "ending "),
+    (
+        ("doctor", "--json"),
+        "memtui.cli.doctor_findings.examine",
+        lambda: SimpleNamespace(to_dict=dict),
+        "trying what this machine can measure",
+    ),
+    (("export", SESSION, "--to", "csv", "-o", NEW), "memtui.reports.export.export", nothing, "writing csv into "),
+    (("import", SESSION, "-o", NEW), "memtui.formats.command.import_all", nothing, "reading"),
+    (("breakdown", LOG), "memtui.reports.breakdown.command.read", None, "reading"),
+    (
+        ("place", "compare", PROFILE),
+        "memtui.placement.command.comparisons",
+        nothing,
+        "comparing ways of timing in ",
+    ),
+    (("place", "solve", PROFILE, "--ratio", "1:1"), "memtui.placement.command.find", None, "solving "),
+]
+
+
 @pytest.mark.parametrize(
     ("argv", "slow", "returns", "doing"),
-    [
-        (("report", SESSION), "memtui.reports.report.build_report", None, "adding up "),
-        (("report", SESSION, "--html"), "memtui.reports.export.page.page", None, "drawing "),
-        (("report", PROFILE), "memtui.placement.report.facts_of", None, "adding up "),
-        (("compare", SESSION, SESSION), "memtui.cli.compare_sessions.read", None, "reading 2 sessions"),
-        (("compare", SESSION, SESSION), "memtui.cli.compare_sessions.same_windows", None, "reading page sets"),
-        (("compare", "--json", SESSION, SESSION), "memtui.cli.compare_sessions.same_windows", None, "reading page "),
-        (("compare", "--html", NEW, SESSION, SESSION), "memtui.cli.compare_sessions._write_page", nothing, "drawing "),
-        (("list",), "memtui.recording.status.describe", nothing, "asking what runs"),
-        (("stop", "all"), "memtui.recording.client.stop", lambda _: Ended(), "ending "),
-        (
-            ("doctor", "--json"),
-            "memtui.cli.doctor_findings.examine",
-            lambda: SimpleNamespace(to_dict=dict),
-            "trying what this machine can measure",
-        ),
-        (("export", SESSION, "--to", "csv", "-o", NEW), "memtui.reports.export.export", nothing, "writing csv into "),
-        (("import", SESSION, "-o", NEW), "memtui.formats.command.import_all", nothing, "reading"),
-        (("breakdown", LOG), "memtui.reports.breakdown.command.read", None, "reading"),
-        (
-            ("place", "compare", PROFILE),
-            "memtui.placement.command.comparisons",
-            nothing,
-            "comparing ways of timing in ",
-        ),
-        (("place", "solve", PROFILE, "--ratio", "1:1"), "memtui.placement.command.find", None, "solving "),
-    ],
+    IN_THIS_PROCESS,
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_a_command_that_takes_long_says_what_it_does(argv, slow, returns, doing, paths, tmp_path, monkeypatch, capsys):
@@ -125,6 +131,7 @@ def test_a_command_that_takes_long_says_what_it_does(argv, slow, returns, doing,
 ATTACH = """
 import sys, threading
 from memtui.cli import main
+from memtui.cli.parser import build_parser
 from memtui.core import progress_line
 from memtui.core.errors import UserError
 from memtui.recording.supervisor.launch import Observation
@@ -207,22 +214,21 @@ for step in range(10**6):
 """
 
 
-@pytest.mark.parametrize(
-    ("argv", "doing"),
-    [
-        (("train", "fcReLu", "--epochs", "1"), "training"),
-        pytest.param(
-            ("tune", "fcReLu", "--grid", "type=BP,DFAMEM", "--set", "epochs=1"), "training", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            ("study", "filters", "--quick", "--cpus", "1", "-o", NEW, "--", "sleep", "1"),
-            "filters",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(("calibrate", PID, "--blocks", "1", "--seconds", "1"), "watching process ", marks=needs_tracker),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)
+IN_A_CHILD = [
+    pytest.param(("train", "fcReLu", "--epochs", "1"), "training"),
+    pytest.param(
+        ("tune", "fcReLu", "--grid", "type=BP,DFAMEM", "--set", "epochs=1"), "training", marks=pytest.mark.slow
+    ),
+    pytest.param(
+        ("study", "filters", "--quick", "--cpus", "1", "-o", NEW, "--", "sleep", "1"),
+        "filters",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(("calibrate", PID, "--blocks", "1", "--seconds", "1"), "watching process ", marks=needs_tracker),
+]
+
+
+@pytest.mark.parametrize(("argv", "doing"), IN_A_CHILD, ids=lambda value: value[0] if isinstance(value, tuple) else "")
 def test_a_command_whose_child_works_says_what_it_does(argv, doing, tmp_path):
     """The same line, and the same short time, in each of its processes."""
     hurry = "from memtui.core import progress_line\nprogress_line.LOG_EVERY_S = 0.01\n"
@@ -246,3 +252,24 @@ def test_a_command_whose_child_works_says_what_it_does(argv, doing, tmp_path):
             target.kill()
     lines = done.stderr.splitlines()
     assert any(line.startswith(f"memtui {argv[0]}: {doing}") for line in lines), (done.returncode, lines[-5:])
+
+
+# Where others than this module see that a command is not silent, or why it has nothing that takes long.
+ELSEWHERE = {
+    "bench": "tests/bench/test_command.py::test_a_log_hears_of_a_sweep_with_json",
+    "place profile": "tests/placement/test_profile_command.py::test_progress_sentences",
+    "attach": "test_the_start_of_a_recording_says_so",
+    **dict.fromkeys(("demo", "run", "trace", "record"), "they start a recording as attach does"),
+    "replay": "it opens a session as the screen of attach does: test_a_session_that_its_recorder_has_not_begun_says_so",
+    "place show": "it prints what a file has",
+    "mark": "one message to each recording, which is answered or given up within a second",
+    "completion": "it prints a script",
+}
+
+
+def test_every_command_is_known_to_say_what_it_does():
+    """A new one is added above, or to these with a reason."""
+    words = {tuple(leaf.prog.split()[1:]) for leaf in leaves_of(build_parser())}
+    seen = [argv for argv, *_ in IN_THIS_PROCESS] + [param.values[0] for param in IN_A_CHILD]
+    shown = {command for command in words if any(argv[: len(command)] == command for argv in seen)}
+    assert {" ".join(command) for command in words - shown} == ELSEWHERE.keys()
