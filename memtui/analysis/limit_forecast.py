@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,15 @@ from memtui.core.readings import MemoryLimit
 from memtui.core.text import printable
 from memtui.core.units import size, span
 
+# How those who start programs call the cgroup of one, of both versions.
+_OWNERS = {
+    "Slurm job": re.compile(r"/job_(?P<id>\d+)(?:/step_(?P<step>\w+))?"),
+    "Kubernetes pod": re.compile(
+        r"pod(?P<id>[0-9a-f]{8})(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}(?:\.slice)?(?P<container>/[^/]+)?"
+    ),
+    "Docker container": re.compile(r"/docker[/-](?P<id>[0-9a-f]{12})[0-9a-f]{52}"),
+    "Podman container": re.compile(r"/libpod-(?P<id>[0-9a-f]{12})[0-9a-f]{52}"),
+}
 FURTHEST = 30.0  # times as long as growth was seen: what is further away is not foretold
 LATELY = 1 / 6  # of the time in which growth was seen: the highest peak in it counts
 LEAST_SHARE = 0.002  # of the limit: what use grew by at least, where the end is foretold
@@ -59,8 +69,15 @@ def forecast_of(limits: Sequence[MemoryLimit]) -> Forecast | None:
 
 
 def whose_limit(cgroup: str) -> str:
-    """Return whose limit it is; ``cgroup`` empty: that of the machine."""
-    return f"cgroup {printable(cgroup)}" if cgroup else "the machine"
+    """Return whose limit it is, by what the user knows: a job, a pod, a container; ``cgroup`` empty: the machine's."""
+    if not cgroup:
+        return "the machine"
+    for kind, pattern in _OWNERS.items():
+        if found := pattern.search(cgroup):
+            part = {"step": f"step {found.groupdict().get('step')} of ", "container": "a container of "}
+            inner = next((text for name, text in part.items() if found.groupdict().get(name)), "")
+            return f"{inner}{kind} {found['id']}"
+    return f"cgroup {printable(cgroup)}"
 
 
 def forecast_sentence(cgroup: str, forecast: Forecast) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui.analysis.limit_forecast import whose_limit
 from memtui.core.procfs import PF_EXITING
 from memtui.core.readings import MemoryLimit
 from memtui.probes.memory_limits import EVERY_NS, MemoryLimits
@@ -81,6 +82,41 @@ def test_the_cgroup_that_leaves_least_counts(machine):
     assert limit.left_bytes == 24 * MIB
     machine.memory(free=5, available=20)
     assert machine.read().cgroup == ""
+
+
+POD, ID = "0123abcd-1111-2222-3333-444455556666", "1a2b3c4d5e6f" + 52 * "0"
+SLICE = f"kubepods-burstable-pod{POD.replace('-', '_')}.slice"
+
+
+@pytest.mark.parametrize(
+    ("version", "limited", "below", "whose"),
+    [
+        (1, "slurm/uid_1000/job_77", "step_0/task_0", "Slurm job 77"),
+        (1, "slurm/uid_1000/job_77/step_batch", "task_0", "step batch of Slurm job 77"),
+        (2, "system.slice/slurmstepd.scope/job_77", "step_0/user/task_0", "Slurm job 77"),
+        (2, "system.slice/slurmstepd.scope/job_77/step_0", "user/task_0", "step 0 of Slurm job 77"),
+        (1, f"kubepods/burstable/pod{POD}", ID, "Kubernetes pod 0123abcd"),
+        (1, f"kubepods/pod{POD}/{ID}", "", "a container of Kubernetes pod 0123abcd"),
+        (2, f"kubepods.slice/kubepods-burstable.slice/{SLICE}", f"cri-{ID}.scope", "Kubernetes pod 0123abcd"),
+        (2, f"kubepods.slice/{SLICE}/cri-containerd-{ID}.scope", "", "a container of Kubernetes pod 0123abcd"),
+        (1, f"docker/{ID}", "", "Docker container 1a2b3c4d5e6f"),
+        (2, f"system.slice/docker-{ID}.scope", "init", "Docker container 1a2b3c4d5e6f"),
+        (2, f"machine.slice/libpod-{ID}.scope", "container", "Podman container 1a2b3c4d5e6f"),
+        (2, "user.slice/user-1000.slice", "app.slice", "cgroup /user.slice/user-1000.slice"),
+    ],
+)
+def test_limits_of_those_who_start_programs_are_found_and_have_their_name(version, limited, below, whose, tmp_path):
+    """Slurm's, Kubernetes', of containers: the limit lies on any level above the process."""
+    machine = Machine(tmp_path, version)
+    path = f"/{limited}/{below}".rstrip("/")
+    put(machine.proc / str(PID) / "cgroup", f"4:memory:{path}\n" if version == 1 else f"0::{path}\n")
+    names = path.strip("/").split("/")
+    for depth in range(1, len(names) + 1):
+        machine.group("/".join(names[:depth]))
+    machine.group(limited, 300, used=250)
+    limit = machine.read()
+    assert (limit.cgroup, limit.left_bytes) == (f"/{limited}", 50 * MIB)
+    assert whose_limit(limit.cgroup) == whose
 
 
 def test_swap_is_room(machine):

@@ -27,6 +27,7 @@ from benchmarks import (
     synthetic,
     table,
     twins,
+    verdicts,
     viewer,
 )
 from benchmarks.cost import Cost
@@ -35,9 +36,12 @@ from benchmarks.startup import painted
 from benchmarks.targets import Training, pattern
 from benchmarks.timed_sampler import PARTS, Stopwatch
 from memtui.probes.pages.pagetable.rearm import FULL, WORKING_SET
+from memtui.reports.source import Source
+from memtui.reports.verdict.verdict import last_verdict
 from memtui.session.session import Session
 from tests.support.live import needs_root, needs_tracker
 from tests.support.repository import ROOT
+from tests.support.sessions import messages, write_session
 
 
 def bench(*words: str) -> subprocess.CompletedProcess[str]:
@@ -389,3 +393,22 @@ def test_the_program_replays_ranges(tmp_path):
     for ranges in (["5000+4"], ["5+0"], ["5"], ["-1+3"]):
         argv = [tmp_path / "paced_touches", "cnn", "5000", "20", *ranges]
         assert subprocess.run(argv, capture_output=True, check=False).returncode == 2
+
+
+def test_programs_with_and_without_a_fault(tmp_path):
+    programs = (*verdicts.HEALTHY, *verdicts.FAULTY)
+    assert len({program.name for program in programs}) == len(programs)
+    assert min(len(verdicts.HEALTHY), len(verdicts.FAULTY)) >= 12
+    for program in programs:
+        compile(program.begin + program.code, program.name, "exec")
+        assert bool(program.code) != bool(program.stranger)
+    session = write_session(tmp_path / "s.memtui", messages(3))
+    rules = {check.rule for check in last_verdict(Source(session)).checks}
+    assert {program.rule for program in verdicts.FAULTY} <= rules
+
+
+@pytest.mark.parametrize(("rule", "right"), [("", True), ("leak", False)])
+def test_what_was_said_of_a_program_is_judged(rule, right, tmp_path):
+    session = write_session(tmp_path / "s.memtui", messages(3))
+    outcome = verdicts._judged(verdicts.Program("a", rule), session, 0)
+    assert (outcome.right, outcome.text) == (right, "nothing; 3 windows")
