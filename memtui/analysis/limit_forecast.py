@@ -73,10 +73,10 @@ def whose_limit(cgroup: str) -> str:
     if not cgroup:
         return "the machine"
     for kind, pattern in _OWNERS.items():
-        if found := pattern.search(cgroup):
-            part = {"step": f"step {found.groupdict().get('step')} of ", "container": "a container of "}
-            inner = next((text for name, text in part.items() if found.groupdict().get(name)), "")
-            return f"{inner}{kind} {found['id']}"
+        if match := pattern.search(cgroup):
+            part = {"step": f"step {match.groupdict().get('step')} of ", "container": "a container of "}
+            inner = next((text for name, text in part.items() if match.groupdict().get(name)), "")
+            return f"{inner}{kind} {match['id']}"
     return f"cgroup {printable(cgroup)}"
 
 

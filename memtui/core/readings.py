@@ -126,6 +126,11 @@ class MemoryLimit:
         full_stall_ns: how long all tasks that wanted to run waited at once; None: not counted.
         refaults: pages read since the count started that had been in memory, and were dropped; None: not counted.
         oom_score_adj: of the program, -1000 to 1000: what the kernel looks at when it kills; None: not read.
+        high_cgroup: the cgroup whose ``memory.high`` is reached first; empty: none has one. Above it nothing is killed,
+            but its tasks have to give memory back before they go on.
+        high_bytes: that boundary.
+        high_used_bytes: what everything under it uses.
+        high_events: how often its tasks were above it since the count started; None: not counted.
     """
 
     t_ns: int
@@ -139,6 +144,10 @@ class MemoryLimit:
     full_stall_ns: int | None = None
     refaults: int | None = None
     oom_score_adj: int | None = None
+    high_cgroup: str = ""
+    high_bytes: int | None = None
+    high_used_bytes: int | None = None
+    high_events: int | None = None
 
     @property
     def needed_bytes(self) -> int:

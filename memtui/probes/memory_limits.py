@@ -65,7 +65,28 @@ class MemoryLimits:
         if least is None:
             return None
         refaults = least.refaults if least.cgroup else _refaults(numbers_of(self._proc / "vmstat"))
-        return replace(self._with_stalls(least), refaults=refaults, oom_score_adj=self._oom_score_adj())
+        least = replace(self._with_stalls(least), refaults=refaults, oom_score_adj=self._oom_score_adj())
+        return self._with_high(least)
+
+    def _with_high(self, limit: MemoryLimit) -> MemoryLimit:
+        """Return the limit with the ``memory.high`` that leaves least, which version 2 has."""
+        boundaries = []
+        for version, group in self._groups() if 2 in self._mounts else ():
+            high_bytes, used_bytes = limit_in(group / "memory.high"), number_in(group / USAGE_FILES[version])
+            if version == 2 and high_bytes is not None and used_bytes is not None:
+                boundaries.append((high_bytes - used_bytes, group, high_bytes, used_bytes))
+        if not boundaries:
+            return limit
+        _, group, high_bytes, used_bytes = min(boundaries)
+        # The local ones are of this boundary alone: https://docs.kernel.org/admin-guide/cgroup-v2.html, since Linux 5.2
+        events = numbers_of(group / "memory.events.local") or numbers_of(group / "memory.events")
+        return replace(
+            limit,
+            high_cgroup=cgroup_name(group, self._mounts[2]),
+            high_bytes=high_bytes,
+            high_used_bytes=used_bytes,
+            high_events=events.get("high"),
+        )
 
     def _oom_score_adj(self) -> int | None:
         try:

@@ -22,7 +22,7 @@ from memtui.core.tracer_messages import AllocationStep, LearningProgress, Tensor
 Message = Hello | Process | VmaTable | Window | Power | Event | End | TracerMessage
 
 MAGIC = b"MTUI"
-PROTOCOL = 17
+PROTOCOL = 18
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")

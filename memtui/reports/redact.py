@@ -175,6 +175,7 @@ class RedactedSource:
                 limit,
                 cgroup=HIDDEN_CGROUP if limit.cgroup else "",
                 stall_cgroup=HIDDEN_CGROUP if limit.stall_cgroup else "",
+                high_cgroup=HIDDEN_CGROUP if limit.high_cgroup else "",
             )
             for limit in limits
         ]

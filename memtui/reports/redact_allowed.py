@@ -47,7 +47,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         MemoryUse: "t_ns processes rss_bytes pss_bytes",
         NumaUse: "t_ns process node pages threads",
         MemoryLimit: "t_ns limit_bytes used_bytes reclaimable_bytes swap_bytes some_stall_ns full_stall_ns "
-        "refaults oom_score_adj",
+        "refaults oom_score_adj high_bytes high_used_bytes high_events",
         Event: "t_ns",
         End: "t_ns sampler_cpu_ns recorder_cpu_ns",
         RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost "

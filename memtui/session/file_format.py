@@ -22,7 +22,7 @@ from memtui.core.text import printable
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
 PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is not a session
-SCHEMA_VERSION = 17
+SCHEMA_VERSION = 18
 _TABLES_SINCE = {  # by format: tables that the format before it lacked
     7: frozenset(("allocation_step", "tensor_ranges")),
     8: frozenset(("training_progress", "allocation_device")),

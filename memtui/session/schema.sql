@@ -80,6 +80,8 @@ CREATE TABLE memory_limit( -- of the machine ("") or of a cgroup: the one that l
     stall_cgroup TEXT NOT NULL, some_stall_ns INTEGER, full_stall_ns INTEGER, -- how long its tasks waited for memory; since 16
     refaults INTEGER, -- pages read under it that had been in memory before; NULL: not counted; since 17
     oom_score_adj INTEGER, -- of the program; NULL: not read; since 17
+    high_cgroup TEXT NOT NULL, -- whose memory.high leaves least; empty: there is none; since 18
+    high_bytes INTEGER, high_used_bytes INTEGER, high_events INTEGER, -- how often tasks were above it; since 18
     swap_bytes INTEGER NOT NULL); -- what swap can take yet
 CREATE INDEX memory_limit_by_time ON memory_limit(t_ns);
 

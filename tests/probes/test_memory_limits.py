@@ -139,6 +139,26 @@ def test_in_a_container_the_topmost_cgroup_has_the_limit(tmp_path):
         assert machine.read() == MemoryLimit(7, path, 128 * MIB, 100 * MIB, 20 * MIB, 0)
 
 
+def test_the_boundary_that_throttles_is_the_one_that_leaves_least(machine):
+    """memory.high, which version 2 has; what is killed for is another limit."""
+    machine.group("job", 300, used=250)
+    assert machine.read().high_cgroup == ""
+    for name, high in (("job", 280 * MIB), ("job/step", 200 * MIB)):
+        put(machine.top / name / "memory.high", f"{high}\n")
+        put(machine.top / name / "memory.events", "low 0\nhigh 9\nmax 0\n")
+    put(machine.top / "job/memory.events.local", "low 0\nhigh 5\nmax 3\n")
+    put(machine.top / "job/step/memory.high", f"{200 * MIB}\n")
+    limit = machine.read()
+    assert (limit.cgroup, limit.limit_bytes) == ("/job", 300 * MIB)
+    boundary = limit.high_cgroup, limit.high_bytes, limit.high_used_bytes, limit.high_events
+    assert boundary == (("/job", 280 * MIB, 250 * MIB, 5) if machine.version == 2 else ("", None, None, None))
+    machine.group("job/step", used=195)
+    put(machine.top / "job/step/memory.high", f"{200 * MIB}\n")
+    assert machine.read().high_events == (9 if machine.version == 2 else None), "an old kernel has no local ones"
+    put(machine.top / "job/step/memory.high", "max\n")
+    assert machine.read().high_cgroup == ("/job" if machine.version == 2 else "")
+
+
 def test_how_long_tasks_waited_for_memory(machine):
     """That of the cgroup where it is counted (version 2), else that of the machine."""
     text = "some avg10=1.50 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"

@@ -205,7 +205,8 @@ def test_a_session_keeps_them_and_report_and_export_have_them(tmp_path, capsys):
     assert main(["export", str(path), "--to", "csv", "-o", str(tmp_path / "out")]) == 0
     rows = (tmp_path / "out/memory_limit.csv").read_text().splitlines()
     stalls = "stall_cgroup,some_stall_ns,full_stall_ns,refaults,oom_score_adj"
-    assert rows[0] == f"t_ns,cgroup,limit_bytes,used_bytes,reclaimable_bytes,swap_bytes,left_bytes,{stalls}"
+    high = "high_cgroup,high_bytes,high_used_bytes,high_events"
+    assert rows[0] == f"t_ns,cgroup,limit_bytes,used_bytes,reclaimable_bytes,swap_bytes,left_bytes,{stalls},{high}"
     assert len(rows) == 61
 
 

@@ -23,6 +23,7 @@ from memtui.reports.verdict import (
     recording_cost,
     swap,
     thrashing,
+    throttled,
     unsharing,
     untouched,
 )
@@ -86,6 +87,7 @@ def test_a_healthy_program_has_nothing_to_do(tmp_path, capsys):
     assert [check["rule"] for check in verdict["checks"]] == [
         "oom",
         "thrashing",
+        "throttled",
         "swap",
         "leak",
         "unsharing",
@@ -172,7 +174,7 @@ def test_only_the_last_ten_minutes_count(tmp_path):
 
 def test_the_guide_lists_every_rule_and_its_thresholds():
     guide = (ROOT / "docs/guide/verdicts.md").read_text()
-    modules = (out_of_memory, thrashing, swap, leak, unsharing, untouched, recording_cost, numa, huge_pages)
+    modules = (out_of_memory, thrashing, throttled, swap, leak, unsharing, untouched, recording_cost, numa, huge_pages)
     assert len(modules) == len(RULES)
     for module in modules:
         assert f"`{module.RULE}`" in guide

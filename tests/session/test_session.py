@@ -553,7 +553,7 @@ def test_runs_are_the_same_in_parts():
     assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]
 
 
-@pytest.mark.parametrize("version", [16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6])
+@pytest.mark.parametrize("version", [17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6])
 def test_a_session_of_a_format_before_is_read(version, tmp_path):
     """It lacks tables and columns, and knows nothing of what they are about."""
     path = write_session(tmp_path / "s.memtui", messages(5))
@@ -570,7 +570,9 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     columns += [
         ("memory_limit", name) for name in ("stall_cgroup", "some_stall_ns", "full_stall_ns") if version in (14, 15)
     ]
-    columns += [("memory_limit", name) for name in ("refaults", "oom_score_adj") if version >= 14]
+    columns += [("memory_limit", name) for name in ("refaults", "oom_score_adj") if 14 <= version < 17]
+    high = ("high_cgroup", "high_bytes", "high_used_bytes", "high_events")
+    columns += [("memory_limit", name) for name in high if version >= 14]
     if version < 10:
         names = ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
         columns += [("sample", name) for name in names]
@@ -629,5 +631,5 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 17\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 18\)"):
         Session(path)

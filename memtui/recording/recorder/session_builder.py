@@ -14,7 +14,7 @@ from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.vma_filter import Filter, parse_filter
 from memtui.core.fast_numpy import whole_sum
 from memtui.core.lru_cache import LruCache
-from memtui.core.readings import GpuMemory, GpuUse, Power, PowerReading
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, Power, PowerReading
 from memtui.core.samples import (
     SHARED_UNKNOWN,
     End,
@@ -111,7 +111,7 @@ class SessionBuilder:
         self._writer.insert(filter(self._is_new, message.readings))
         self._writer.insert(memory for memory in message.gpu_memory if _is_change(memory, self._gpu_memory))
         self._writer.insert(use for use in message.gpu_use if _is_change(use, self._gpu_use))
-        self._writer.insert(replace(limit, cgroup=utf8_safe(limit.cgroup)) for limit in message.limits)
+        self._writer.insert(_safe(limit) for limit in message.limits)
         self._writer.insert(message.memory_use)
         self._writer.insert(message.numa_use)
         if self.limits:
@@ -273,6 +273,12 @@ class SessionBuilder:
         new = not absent or self._absent_power.get(key) != absent
         self._absent_power[key] = absent
         return new
+
+
+def _safe(limit: MemoryLimit) -> MemoryLimit:
+    """Return a limit with names that can be stored."""
+    cgroup, high_cgroup = utf8_safe(limit.cgroup), utf8_safe(limit.high_cgroup)
+    return replace(limit, cgroup=cgroup, stall_cgroup=utf8_safe(limit.stall_cgroup), high_cgroup=high_cgroup)
 
 
 def _is_change(reading: GpuMemory | GpuUse, written: dict[int, GpuMemory | GpuUse]) -> bool:

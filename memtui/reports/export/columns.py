@@ -9,7 +9,7 @@ from memtui.core.readings import GPU_COUNTERS
 _TEXTS = frozenset(
     (  # noqa: SIM905
         "flush status reason pss_reason counters_reason rearm disturbed perms name filtered bound device source scope "
-        "kind text category phase op layer part function file cgroup stall_cgroup role command session"
+        "kind text category phase op layer part function file cgroup stall_cgroup high_cgroup role command session"
     ).split()
 )
 _REALS = frozenset(
@@ -22,7 +22,7 @@ _INTEGERS = frozenset(
     (  # noqa: SIM905
         "sample pid minor_faults major_faults gaps start end first_sample last_sample count bursts touches step stack "
         "parent line iteration epoch windows processes parent_pid generation start_ticks node pages threads "
-        "refaults oom_score_adj"
+        "refaults oom_score_adj high_events"
     ).split()
 )
 

@@ -249,6 +249,7 @@ def _memory_limit(reader: ReportSource) -> Iterator[Row]:
             *(limit.reclaimable_bytes, limit.swap_bytes, limit.left_bytes),
             *(limit.stall_cgroup, limit.some_stall_ns, limit.full_stall_ns),
             *(limit.refaults, limit.oom_score_adj),
+            *(limit.high_cgroup, limit.high_bytes, limit.high_used_bytes, limit.high_events),
         )
 
 
@@ -379,6 +380,7 @@ TABLES: dict[str, Table] = {
         (
             *("t_ns", "cgroup", "limit_bytes", "used_bytes", "reclaimable_bytes", "swap_bytes", "left_bytes"),
             *("stall_cgroup", "some_stall_ns", "full_stall_ns", "refaults", "oom_score_adj"),
+            *("high_cgroup", "high_bytes", "high_used_bytes", "high_events"),
         ),
         _memory_limit,
     ),

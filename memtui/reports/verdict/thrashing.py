@@ -34,7 +34,7 @@ def thrashing(recent: Recent) -> Check:
         return Check(RULE, f"{subject}: {seen}: {enough}", measured=False)
     rate_per_s = median(rates)
     what = f"{subject}: {rate_per_s:.0f} times a second in the median of the last {span(looked_at_s(recent))}"
-    waited, waits = _waits(recent)
+    waited, waits = stall_share(recent)
     what += f"; {waits}" if waits else ""
     limit, again_per_s = recent.limit, _refaults_per_s(recent)
     # A fault may read far ahead: many pages come again for few faults.
@@ -81,7 +81,7 @@ def _again(pages_per_s: float) -> str:
 def _refaults_per_s(recent: Recent) -> float | None:
     """Return how many pages a second were read in the last minute that had been in memory; None: not counted."""
     counts = [(limit.t_ns, limit.cgroup, limit.refaults) for limit in recent.limits if limit.refaults is not None]
-    counted = _last_minute(counts)
+    counted = last_minute(counts)
     if len(counted) < 2:
         return None
     (first_ns, _, before), (last_ns, _, after) = counted[0], counted[-1]
@@ -91,18 +91,18 @@ def _refaults_per_s(recent: Recent) -> float | None:
 _Count = TypeVar("_Count")
 
 
-def _last_minute(counts: list[tuple[int, str, _Count]]) -> list[tuple[int, str, _Count]]:
+def last_minute(counts: list[tuple[int, str, _Count]]) -> list[tuple[int, str, _Count]]:
     """Return those of (time, cgroup, count) that are of the last one's cgroup, and of the minute before it."""
     return [each for each in counts if each[1] == counts[-1][1] and each[0] >= counts[-1][0] - LOOKED_S * 1e9]
 
 
-def _waits(recent: Recent) -> tuple[float, str]:
+def stall_share(recent: Recent) -> tuple[float, str]:
     """Return for which share of the time tasks waited for memory (pressure stall information), and that in words.
 
     (0, "") where that is not known.
     """
     stalls = [limit for limit in recent.limits if limit.some_stall_ns is not None]
-    counted = _last_minute([(limit.t_ns, limit.stall_cgroup, limit) for limit in stalls])
+    counted = last_minute([(limit.t_ns, limit.stall_cgroup, limit) for limit in stalls])
     if len(counted) < 2:
         return 0.0, ""
     first, last = counted[0][2], counted[-1][2]

@@ -15,12 +15,14 @@ from memtui.reports.verdict.recent import Check, Finding, Recent, RecentSource, 
 from memtui.reports.verdict.recording_cost import recording_cost
 from memtui.reports.verdict.swap import swap
 from memtui.reports.verdict.thrashing import thrashing
+from memtui.reports.verdict.throttled import throttled
 from memtui.reports.verdict.unsharing import unsharing
 from memtui.reports.verdict.untouched import untouched
 
 RULES: tuple[Callable[[Recent], Check], ...] = (
     out_of_memory,
     thrashing,
+    throttled,
     swap,
     leak,
     unsharing,
