@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from memtui.core.tracer_messages import AllocationStep
+from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.core.tracer_messages import AllocationStep, TensorRanges
 from memtui.tui.screens.allocations import AllocationScreen
-from tests.support.allocation_screen import opened, step, until
+from tests.support.allocation_screen import MIB, opened, step, until
 from tests.support.screen_text import screen_lines, screen_text
 
 
@@ -161,3 +163,16 @@ async def test_names_of_others_cannot_write_on_the_screen(tmp_path):
     async with opened(tmp_path, changed) as (app, pilot):
         await pilot.press("left", "left")
         assert all(char.isprintable() for line in screen_lines(app) for char in line)
+
+
+async def test_a_tensor_of_no_model_is_named_where_it_is_known_from_elsewhere(tmp_path):
+    """A data set that lies in a tensor: the step knows its size, and the map of tensors what it is."""
+    data = step(20)
+    columns = data.columns.copy()
+    columns[1:4, 0] = 5 * MIB, 0, CATEGORIES.index("unknown")  # in place of the weights
+    name = "int64[655360] of TensorDataset.tensors"
+    where = np.array([[1 << 30], [5 * MIB], [CATEGORIES.index("unknown")]])
+    ranges = TensorRanges(4242, data.end_ns + 10, where, (name,), ("",))
+    async with opened(tmp_path, replace(data, columns=columns), ranges, size=(160, 36)) as (app, pilot):
+        await until(pilot, lambda: "before this step: " in screen_text(app))
+        assert f"before this step: {name}" in screen_text(app)

@@ -75,6 +75,7 @@ class StepLists:
         origin: ImportedFrom | None = None,
         types: Mapping[str, str] | None = None,
         stacks: CallStacks | None = None,
+        most_unknown: tuple[str, int] | None = None,
     ) -> None:
         """Take a step.
 
@@ -83,7 +84,9 @@ class StepLists:
             origin: the file of another tool that the step is from.
             types: classes of layers by name.
             stacks: the call stacks that its rows have; None: they have none.
+            most_unknown: name and bytes of the largest tensor of no model and no optimiser, as it was seen elsewhere.
         """
+        self._most_unknown = most_unknown
         self.stacks = None if stacks is None or index.trace.stack is None else StackLists(stacks, index.trace.stack)
         self.index, self.tree, self.origin = index, LayerTree(index), origin
         # Of each category, whether a layer without memory of it has none: a file may not tell such memory.
@@ -200,9 +203,15 @@ class StepLists:
             CATEGORIES[int(trace.category[row])],
             trace.name(int(index.layer[row])),
             "before" if before else self._since(row),
-            trace.name(int(trace.op[row])) or ("before this step" if before else ""),
+            trace.name(int(trace.op[row])) or ("before this step" + self._whose(block) if before else ""),
         )
         return Row(block, cells)
+
+    def _whose(self, block: int) -> str:
+        """Return the name of a tensor of an unknown kind, as a clause; "" where its size is not that of a known one."""
+        index, most = self.index, self._most_unknown
+        kind = CATEGORIES[int(index.trace.category[index.born[block]])]
+        return f": {most[0]}" if most and kind == "unknown" and int(index.size_bytes[block]) == most[1] else ""
 
     # Events
 

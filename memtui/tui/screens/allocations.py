@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.tensor_pages import UNKNOWN
 from memtui.analysis.trace_index import StepIndex
 from memtui.core.samples import Event
 from memtui.core.tracer_messages import MAIN_MEMORY
@@ -153,7 +154,10 @@ class AllocationScreen(PartsScreen):
             step, about = steps[index], presenter.reader.imported()
             trace = presenter.reader.allocations.trace(step)
             stacks = None if trace.stack is None else presenter.reader.allocations.call_stacks()
-            lists = StepLists(StepIndex(trace), about, presenter.reader.allocations.layer_types(step.pid), stacks)
+            tensors = presenter.reader.tensors.latest(step.pid, 1 << 62)
+            most_unknown = None if tensors is None else tensors.most_of(UNKNOWN)
+            types = presenter.reader.allocations.layer_types(step.pid)
+            lists = StepLists(StepIndex(trace), about, types, stacks, most_unknown)
             if about is not None:
                 start_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
                 annotations = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
