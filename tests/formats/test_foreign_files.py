@@ -9,10 +9,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,34 +24,13 @@ from memtui.formats.catalogue import import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.session_writer import write
 from memtui.session.session import Session
+from tests.support.checkouts import Checkout
 
-FILES, HTA = "MEMTUI_FILES", "MEMTUI_HTA"
+FILES = "MEMTUI_FILES"
+HTA = Checkout("MEMTUI_HTA", "github.com/facebookresearch/HolisticTraceAnalysis")
 HTA_DATA, HTA_TIMELINE = "tests/data", "tests/data/memory_analysis/memory_timeline.raw.gz"
 PREEXISTING = 1  # an action of a timeline
 KINDS = ("weights", "optimiser state", "inputs", "temporaries", "activations", "gradients", "temporaries", "unknown")
-
-
-def git(*argv: str) -> subprocess.CompletedProcess[bytes]:
-    """Run git in the checkout of HTA; what a partial copy lacks is not fetched."""
-    checkout = Path(os.environ[HTA])
-    folder = checkout / ".git" if (checkout / ".git").exists() else checkout
-    environment = os.environ | {"GIT_NO_LAZY_FETCH": "1"}
-    return subprocess.run(["git", f"--git-dir={folder}", *argv], capture_output=True, env=environment, check=False)
-
-
-def of_hta(name: str) -> bytes:
-    """Return a file of the checkout; skip the test where the copy does not have it."""
-    if HTA not in os.environ:
-        pytest.skip(f"{HTA} names no checkout of HolisticTraceAnalysis")
-    shown = git("cat-file", "blob", f"HEAD:{name}")
-    if shown.returncode:
-        pytest.skip(f"the copy lacks it: {shown.stderr.decode().strip()}")
-    return shown.stdout
-
-
-def names_of_hta() -> Iterator[str]:
-    listed = git("ls-tree", "-r", "--name-only", "HEAD", HTA_DATA).stdout.decode().splitlines()
-    yield from (name for name in listed if name.endswith((".json", ".gz")))
 
 
 def foreign_files() -> Iterator[Any]:
@@ -59,15 +38,16 @@ def foreign_files() -> Iterator[Any]:
     if folder := os.environ.get(FILES):
         for path in sorted(path for path in Path(folder).iterdir() if path.is_file()):
             yield pytest.param(path.name, path.read_bytes, id=path.name)
-    if HTA in os.environ:
-        for name in names_of_hta():
-            yield pytest.param(Path(name).name, lambda name=name: of_hta(name), id=name.removeprefix(f"{HTA_DATA}/"))
+    if HTA.is_named:
+        for name in HTA.names(HTA_DATA):
+            if name.endswith((".json", ".gz")):
+                yield pytest.param(Path(name).name, partial(HTA.blob, name), id=name.removeprefix(f"{HTA_DATA}/"))
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [*foreign_files()]
-    or [pytest.param("", bytes, marks=pytest.mark.skip(reason=f"neither {FILES} nor {HTA} is set"), id="none")],
+    or [pytest.param("", bytes, marks=pytest.mark.skip(reason=f"neither {FILES} nor MEMTUI_HTA is set"), id="none")],
 )
 def test_a_file_is_a_session_with_its_own_peaks_or_one_line(name: str, content: Callable[[], bytes], tmp_path):
     path, session = tmp_path / name, tmp_path / "s.memtui"
@@ -113,7 +93,7 @@ def totals_of_chrome_trace(data: bytes) -> dict[str, int]:
 
 def test_the_raw_timeline_of_hta_has_the_sums_of_its_rows(tmp_path):
     path = tmp_path / "memory_timeline.raw.gz"
-    path.write_bytes(of_hta(HTA_TIMELINE))
+    path.write_bytes(HTA.blob(HTA_TIMELINE))
     rows = json.loads(gzip.decompress(path.read_bytes()))
     imported: Imported = import_file(path)
     (part,) = imported.parts

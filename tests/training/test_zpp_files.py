@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,9 @@ import pytest
 from memtui.core.errors import UserError
 from memtui.training.network_specs import check_shapes, data_shape, layers_of
 from memtui.training.user_networks import definitions_in, sequence_in
+from tests.support.checkouts import Checkout
 
-ZPP = "MEMTUI_ZPP"
+ZPP = Checkout("MEMTUI_ZPP", "github.com/chutney42/zpp-mem")
 FOLDER = "definition"
 # Their layers are given parameters that the original's own classes do not have, either.
 BROKEN = ("resnet_18", "resnet_34", "resnet_50", "resnet_101", "resnet_152")
@@ -25,16 +24,10 @@ CIFAR = (3, 32, 32)
 @pytest.fixture(scope="module")
 def definitions(tmp_path_factory) -> Path:
     """The folder of definitions, as it is in the checkout."""
-    if ZPP not in os.environ:
-        pytest.skip(f"{ZPP} names no checkout of zpp-mem")
-    checkout = Path(os.environ[ZPP])
-    git = ["git", f"--git-dir={checkout / '.git' if (checkout / '.git').exists() else checkout}"]
     folder = tmp_path_factory.mktemp("zpp") / FOLDER
     folder.mkdir()
-    listed = subprocess.run([*git, "ls-tree", "--name-only", "HEAD", f"{FOLDER}/"], capture_output=True, check=True)
-    for name in listed.stdout.decode().split():
-        content = subprocess.run([*git, "cat-file", "blob", f"HEAD:{name}"], capture_output=True, check=True).stdout
-        (folder / Path(name).name).write_bytes(content)
+    for name in ("network_definitions.py", "sequence_definitions.py", "resnet.py"):
+        (folder / name).write_bytes(ZPP.blob(f"{FOLDER}/{name}"))
     return folder
 
 
