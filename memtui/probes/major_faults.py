@@ -56,8 +56,16 @@ def measure(folder: Path) -> FaultLatencies:
             latencies.append(of_source())
         except Unmeasured as error:
             unmeasured.append(str(error))
-    measured = datetime.now().astimezone().isoformat(timespec="seconds")
-    return FaultLatencies(read_host(), measured, tuple(latencies), tuple(unmeasured))
+    measured, host = datetime.now().astimezone().isoformat(timespec="seconds"), read_host()
+    return FaultLatencies(host, measured, tuple(latencies), (*unmeasured, _of_other_nodes(host.numa_nodes)))
+
+
+def _of_other_nodes(nodes: int | None) -> str:
+    """Return why memory of another NUMA node has no latency of faults."""
+    subject = "memory of another NUMA node"
+    if nodes == 1:
+        return f"{subject}: this machine has one"
+    return f"{subject}: nothing faults there; each access that no cache has takes 1.5 to 2 times as long"
 
 
 def _swap() -> FaultLatency:

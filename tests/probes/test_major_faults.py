@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from memtui.core.errors import UserError
 from memtui.core.fault_latency import FILE, SWAP
 from memtui.probes import major_faults
+from memtui.probes.host import read_host
 from memtui.probes.major_faults import FEW, LENGTH_BYTES, measure
 from memtui.study.runs import swap_file
 from tests.support.live import needs_root
@@ -50,6 +52,15 @@ def test_where_no_swap_is_on_that_is_the_reason(tmp_path, monkeypatch):
     measured = measure(tmp_path)
     assert SWAP not in by_source(measured)
     assert "swap: none is switched on" in measured.unmeasured
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"), [(1, "this machine has one"), (2, "nothing faults there"), (None, "nothing")]
+)
+def test_memory_of_another_node_has_no_faults(nodes, why, tmp_path, monkeypatch):
+    monkeypatch.setattr(major_faults, "LENGTH_BYTES", 4 << 20)
+    monkeypatch.setattr(major_faults, "read_host", lambda: replace(read_host(), numa_nodes=nodes))
+    assert measure(tmp_path).unmeasured[-1].startswith(f"memory of another NUMA node: {why}")
 
 
 def test_a_folder_that_takes_no_file_is_refused(tmp_path):
