@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.page_set import PageSet
-from memtui.probes.pages.pagetable.recent_pages import RecentPages
+from memtui.probes.pages.pagetable.recent_pages import RecentPages, resident_in_files
 
 BLOCK = 1 << 21
 
@@ -49,6 +49,32 @@ def test_what_was_touched_before_the_first_window_is_known_unless_it_is_too_much
     once.update()
     assert once.pages.page_count == 1
     assert RecentPages(PageSet.from_pages(np.arange(300_000))).pages.page_count == 0
+
+
+def test_resident_pages_of_files_are_known_from_the_first_window_on():
+    """The bits of some were taken before it: they are not among those that were accessed."""
+    recent = RecentPages(pages(1, 2), pages(2, 7))
+    assert recent.pages.pages().tolist() == [1, 2, 7]
+    files = PageSet.from_pages(np.arange(100_000, 200_000))
+    recent = RecentPages(PageSet.from_pages(np.arange(40_000)), files)
+    assert recent.pages.page_count == 140_000
+    recent.record(pages(), walk([]))
+    recent.update()
+    assert recent.pages.pages().tolist() == files.pages().tolist(), (
+        "what was accessed and is too much is asked about once"
+    )
+    assert RecentPages(pages(1), PageSet.from_pages(np.arange(200_000))).pages.page_count == 1, "too much"
+
+
+def test_resident_pages_of_files_are_those_outside_of_private_anonymous_memory():
+    of_walk = walk([(0, BLOCK), (BLOCK, 2 * BLOCK), (2 * BLOCK, 3 * BLOCK)], anonymous=(1,))
+    huge = np.array([9], np.uint64)
+    small = pages(5, 512, 900, 1024)
+    of_walk.resident = PageSet(small.blocks, small.bits, huge, huge[:0])
+    assert resident_in_files(of_walk).pages().tolist() == [5, 1024]
+    assert not len(resident_in_files(of_walk).huge)
+    of_walk.resident = None
+    assert resident_in_files(of_walk).page_count == 0
 
 
 def test_nothing_is_taken_in_twice():

@@ -21,7 +21,7 @@ from memtui.probes.pages.pagetable.bpf_loader import Skeleton
 from memtui.probes.pages.pagetable.first_accesses import FirstAccessReader
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.rearm import FULL, Rearmed, Rearmer
-from memtui.probes.pages.pagetable.recent_pages import RecentPages
+from memtui.probes.pages.pagetable.recent_pages import RecentPages, resident_in_files
 from memtui.probes.pages.pagetable.sampled_parts import PartReader
 from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked
 from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
@@ -144,9 +144,9 @@ class PageTableTracker:
             handle.close()
             self._walker.forget(pid)
             raise
-        tracked = self._tracked[pid] = Tracked(
-            handle, walk.address_space, mostly_cleared, RecentPages(walk.pages), FirstAccessReader(walk), sample
-        )
+        files = None if sample is not None else resident_in_files(walk)
+        queries = RecentPages(walk.pages, files), FirstAccessReader(walk)
+        tracked = self._tracked[pid] = Tracked(handle, walk.address_space, mostly_cleared, *queries, sample)
         self._record_resident(tracked, walk)
         self._split.prepare(1 + len(tracked.cuts), pages=tracked.resident_pages)
         return 0 if sample else walk_ns
