@@ -207,7 +207,9 @@ def test_unsharing_is_of_the_same_processes(tmp_path):
     more = tree_of(tmp_path / "s.memtui", lambda n: 4 * n, workers=lambda n: 3 + (n > 80))
     check = checks_of(more)["unsharing"]
     assert (check.finding, check.measured) == (None, False)
-    assert check.looked_at == "memory that processes share: 1 reading in 0 s of as many processes: from 3 in 20 s on"
+    assert check.looked_at == (
+        "memory that processes share: 1 reading in 0 s of the PSS: from 3 in 20 s on, while none begins or ends"
+    )
     alone = checks_of(session_of(tmp_path / "t.memtui", steady))["unsharing"]
     assert (alone.measured, alone.looked_at) == (False, "memory that processes share: there is one process")
 

@@ -71,8 +71,8 @@ def unsharing(recent: Recent) -> Check:
     if len(readings.t_s) < LEAST_READINGS or readings.t_s[-1] - readings.t_s[0] < LEAST_S:
         seen_s = float(readings.t_s[-1] - readings.t_s[0]) if len(readings.t_s) else 0.0
         count = f"{len(readings.t_s)} reading{'s' * (len(readings.t_s) != 1)} in {span(seen_s)}"
-        enough = f"from {LEAST_READINGS} in {span(LEAST_S)} on"
-        return Check(RULE, f"{subject}: {count} of as many processes: {enough}", measured=False)
+        enough = f"from {LEAST_READINGS} in {span(LEAST_S)} on, while none begins or ends"
+        return Check(RULE, f"{subject}: {count} of the PSS: {enough}", measured=False)
     copied, t_s = readings.copied_bytes, readings.t_s
     over_s, age_s = float(t_s[-1] - t_s[0]), -float(t_s[-1])
     ago = f", as read last {span(age_s)} ago" if age_s > FRESH_S else ""

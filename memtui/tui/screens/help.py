@@ -71,7 +71,8 @@ Reuse distance, miss ratio              of all touches from the start of the ses
     "table": """\
 Address ranges                          what is mapped, and how much of it was touched in the window at the cursor
   WSS: touched in that window; RSS: resident, touched or not; of WSS: share of all that was touched; trend: the last
-  windows, each range by its own largest. A chosen range has its own line in the graph.
+  windows, each range by its own largest. A chosen range has its own line in the graph. What is split, grows or gets
+  other rights stays one row, with its widest addresses and the rights of its largest part.
 """,
     "processes": """\
 Processes                               of the tree, in the window at the cursor, by rank and then by pid
