@@ -250,6 +250,36 @@ def test_pages_of_a_larger_folio_that_another_observer_took_are_a_doubt(target, 
         pytest.skip(NO_VISIT)
 
 
+def test_pages_of_a_file_whose_bits_were_taken_before_the_first_window_are_a_doubt_in_it(target, tmp_path):
+    """Against the DAMON of this machine: nothing else queries pages of files that were not accessed lately."""
+    need_pagetable()
+    if not other_observers():
+        pytest.skip("no DAMON runs on this machine")
+    pages, path = 64 << 8, tmp_path / "file"  # 64 MiB
+    path.write_bytes(b"x" * (pages * 4096))
+    # A page beside the boundary of a huge page: so the file is mapped page by page.
+    target.do(f"f = open({str(path)!r}, 'rb'); a = anonymous({pages + 1}, align=2 << 20) + 4096")
+    target.do(f"assert libc.mmap(a, {pages * 4096}, 1, 0x11, f.fileno(), 0) == a  # read, shared, at this address")
+    address = target.do(f"v = view(a, {pages}); v.sum(); answer = a")
+    missed = 0
+    for _ in range(12):
+        time.sleep(1)  # until DAMON took some of the bits
+        with PageTableTracker("auto") as tracker:
+            observer = Observer(tracker)
+            observer.start(target.pid)
+            for _ in range(3):
+                target.do("v.sum()")
+                time.sleep(0.3)
+                window = observer.window(target.pid)
+                missing = pages - len(within(window.pages, address, pages))
+                assert missing * PAGE_BYTES <= window.doubtful_bytes
+                missed += missing > pages // 50
+            observer.close()
+        if missed >= 3:
+            return
+    pytest.skip(NO_VISIT)
+
+
 # Parent and child each read one half of huge pages that they share since a fork.
 HALVES = """
 import mmap, os, sys, time
