@@ -23,8 +23,8 @@ _ACTIONS = {
     "always": "The kernel allows them and gave none: memory is in small pieces, or the program declines them (prctl).",
 }
 _TRY = (
-    "Try THP_MEM_ALLOC_ENABLE=1 (PyTorch), GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (malloc), or madvise(MADV_HUGEPAGE) in "
-    "a program that maps memory itself, and compare its speed; one that forbids them (MADV_NOHUGEPAGE) has a reason."
+    "Try THP_MEM_ALLOC_ENABLE=1 (PyTorch), GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (malloc), or madvise(MADV_HUGEPAGE) "
+    "in a program that maps memory itself, and compare its speed; one that forbids them (MADV_NOHUGEPAGE) has a reason."
 )
 
 
