@@ -14,7 +14,7 @@ from memtui.probes.pages.pagetable.walk_result import Extents, Walk
 
 _PAGES = 32768
 _FIRST_PAGES = 8 * _PAGES  # queried once
-_FILE_PAGES = 4 * _PAGES  # queried as others that were accessed before: a query takes 100 to 230 ns for each page
+_FILE_PAGES = 4 * _PAGES  # queried in the first windows: a query takes 100 to 230 ns for each page
 _WINDOWS = 4
 
 
@@ -37,12 +37,11 @@ class RecentPages:
         before, in_files = before or PageSet.empty(), resident_in_files or PageSet.empty()
         if in_files.page_count > _FILE_PAGES:
             in_files = PageSet.empty()
-        before = before.union(in_files)
         few = before.page_count <= _PAGES
-        self._recent, self._earlier = before if few else in_files, PageSet.empty()
+        self._recent, self._earlier = before if few else PageSet.empty(), in_files  # the latter for four windows
         self._windows = 0
         self._last: tuple[PageSet, NDArray[np.uint64] | None, Extents] | None = None
-        self.pages = before if few or before.page_count <= _FIRST_PAGES else in_files
+        self.pages = before.union(in_files) if few or before.page_count <= _FIRST_PAGES else in_files
         self.in_files, self.elsewhere = self.pages, PageSet.empty()
 
     def record(self, touched: PageSet, walk: Walk) -> None:
