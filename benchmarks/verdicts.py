@@ -30,7 +30,7 @@ from memtui.study.runs.cgroup_limit import LimitGroup
 AT_ONCE, RECORDED_S, WITHIN_S = 2, 80.0, 60.0
 MIB, GIB = 1 << 20, 1 << 30
 
-# What all programs written here begin with: so many MiB of work that goes on, a share of a CPU.
+# The start of the programs in numpy: 10 MiB that stay in use, and a tenth of a second of rest between two rounds.
 _PROGRAM = """
 import mmap, os, random, sys, time
 import numpy as np

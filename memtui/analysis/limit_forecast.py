@@ -74,9 +74,10 @@ def whose_limit(cgroup: str) -> str:
         return "the machine"
     for kind, pattern in _OWNERS.items():
         if match := pattern.search(cgroup):
-            part = {"step": f"step {match.groupdict().get('step')} of ", "container": "a container of "}
-            inner = next((text for name, text in part.items() if match.groupdict().get(name)), "")
-            return f"{inner}{kind} {match['id']}"
+            part = match.groupdict()
+            step = f"step {part['step']} of " if part.get("step") else ""
+            container = "a container of " if part.get("container") else ""
+            return f"{step}{container}{kind} {part['id']}"
     return f"cgroup {printable(cgroup)}"
 
 

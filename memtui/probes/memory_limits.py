@@ -57,7 +57,8 @@ class MemoryLimits:
         """Return the limit that leaves least; None where no limit can be read."""
         machine = numbers_of(self._proc / "meminfo")  # in KiB: proc_meminfo(5)
         swap_bytes = machine.get("SwapFree", 0) * _KIB
-        limits = list(self._of_cgroups(now_ns, swap_bytes))
+        groups = self._groups()
+        limits = list(self._of_cgroups(groups, now_ns, swap_bytes))
         if machine.keys() >= {"MemTotal", "MemFree", "MemAvailable"}:
             total, free, available = (machine[name] * _KIB for name in ("MemTotal", "MemFree", "MemAvailable"))
             limits.append(MemoryLimit(now_ns, "", total, total - free, max(available - free, 0), swap_bytes))
@@ -66,14 +67,14 @@ class MemoryLimits:
             return None
         refaults = least.refaults if least.cgroup else _refaults(numbers_of(self._proc / "vmstat"))
         least = replace(self._with_stalls(least), refaults=refaults, oom_score_adj=self._oom_score_adj())
-        return self._with_high(least)
+        return self._with_high(least, groups)
 
-    def _with_high(self, limit: MemoryLimit) -> MemoryLimit:
+    def _with_high(self, limit: MemoryLimit, groups: list[tuple[int, Path]]) -> MemoryLimit:
         """Return the limit with the ``memory.high`` that leaves least, which version 2 has."""
         boundaries = []
-        for version, group in self._groups() if 2 in self._mounts else ():
-            high_bytes, used_bytes = limit_in(group / "memory.high"), number_in(group / USAGE_FILES[version])
-            if version == 2 and high_bytes is not None and used_bytes is not None:
+        for group in [folder for version, folder in groups if version == 2]:
+            high_bytes, used_bytes = limit_in(group / "memory.high"), number_in(group / USAGE_FILES[2])
+            if high_bytes is not None and used_bytes is not None:
                 boundaries.append((high_bytes - used_bytes, group, high_bytes, used_bytes))
         if not boundaries:
             return limit
@@ -112,9 +113,9 @@ class MemoryLimits:
                 )
         return limit
 
-    def _of_cgroups(self, now_ns: int, swap_bytes: int) -> Iterator[MemoryLimit]:
+    def _of_cgroups(self, groups: list[tuple[int, Path]], now_ns: int, swap_bytes: int) -> Iterator[MemoryLimit]:
         """Yield the limits of the process's cgroup and those above; ``swap_bytes``: what is free in the machine."""
-        for version, group in self._groups():
+        for version, group in groups:
             limit_bytes = limit_in(group / LIMIT_FILES[version])
             if limit_bytes is None and not swap_bytes:
                 continue

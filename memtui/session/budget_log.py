@@ -45,16 +45,18 @@ class BudgetLog:
     def mean_share(self, start_ns: int, end_ns: int) -> float | None:
         """Return the share that the budgets allow in a span of time; None where there was none in a part of it."""
         budgets = self.all()
+        if len(budgets) == 1:
+            return budgets[0].share
         ends_ns = [budget.since_ns for budget in budgets[1:]] + [end_ns]
         allowed_ns = 0.0
         for budget, until_ns in zip(budgets, ends_ns, strict=True):
             length_ns = min(until_ns, end_ns) - max(budget.since_ns, start_ns)
-            if length_ns <= 0 and len(budgets) > 1:
+            if length_ns <= 0:
                 continue
             if budget.share is None:
                 return None
             allowed_ns += budget.share * length_ns
-        return budgets[0].share if len(budgets) == 1 else allowed_ns / (end_ns - start_ns)
+        return allowed_ns / (end_ns - start_ns)
 
     def _read(self) -> None:
         for event in self._source.events(self._next_ns, 1 << 62):
