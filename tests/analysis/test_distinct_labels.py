@@ -12,7 +12,7 @@ def test_those_alike_get_their_permissions_and_then_what_differs_of_addresses():
     assert distinct_labels([*LIBC, data, heap]) == ["libc r--p …a00", "libc r--p …b7c", "libc rw-p", "[heap]"]
 
 
-def test_redact_alloweds_that_are_the_same_are_left_out():
+def test_permissions_that_are_the_same_are_left_out():
     assert distinct_labels(LIBC) == ["libc …a00", "libc …b7c"]
     assert distinct_labels(LIBC[:1]) == ["libc"]
     assert distinct_labels([]) == []

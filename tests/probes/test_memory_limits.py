@@ -147,7 +147,6 @@ def test_the_boundary_that_throttles_is_the_one_that_leaves_least(machine):
         put(machine.top / name / "memory.high", f"{high}\n")
         put(machine.top / name / "memory.events", "low 0\nhigh 9\nmax 0\n")
     put(machine.top / "job/memory.events.local", "low 0\nhigh 5\nmax 3\n")
-    put(machine.top / "job/step/memory.high", f"{200 * MIB}\n")
     limit = machine.read()
     assert (limit.cgroup, limit.limit_bytes) == ("/job", 300 * MIB)
     boundary = limit.high_cgroup, limit.high_bytes, limit.high_used_bytes, limit.high_events
