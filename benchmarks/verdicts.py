@@ -16,8 +16,9 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from benchmarks.run import memtui, say
@@ -29,6 +30,7 @@ from memtui.study.runs.cgroup_limit import LimitGroup
 
 AT_ONCE, RECORDED_S, WITHIN_S = 2, 80.0, 60.0
 MIB, GIB = 1 << 20, 1 << 30
+ONE_LIMIT = Lock()  # a process has one limited cgroup at a time
 
 # The start of the programs in numpy: 10 MiB that stay in use, and a tenth of a second of rest between two rounds.
 _PROGRAM = """
@@ -240,7 +242,7 @@ def main() -> int:
 
 def watch(program: Program) -> Outcome:
     """Start a program, record it with the default options, and return what was said of it."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ONE_LIMIT if program.limit_bytes else nullcontext():
         folder = Path(name)
         path = folder / "s.memtui"
         group = LimitGroup.make() if program.limit_bytes else None

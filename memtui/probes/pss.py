@@ -104,7 +104,7 @@ class PssProbe:
         self._readings: dict[int, Rollup] = {}
         self._alone: dict[int, Rollup] = {}  # of a process without others, its swap
         self._alone_due_ns = 0
-        # Private bytes of a process when they were last read by mapping, and by mapping; None: the first reading.
+        # Private bytes of a process when they were last read by mapping, and by mapping; 0 and None: they were not yet.
         self._mapped: dict[int, tuple[int, VmaSizes | None]] = {}
         self._ns_per_byte = USUAL_NS_PER_BYTE
         self._watched: set[int] = set()  # at the last call
@@ -191,7 +191,7 @@ class PssProbe:
         """Return a reading with private bytes by mapping, which are read where they changed much."""
         if rollup.private_bytes is None:
             return rollup
-        before_bytes, _ = self._mapped.setdefault(pid, (rollup.private_bytes, None))
+        before_bytes, _ = self._mapped.setdefault(pid, (0, None))
         if abs(rollup.private_bytes - before_bytes) >= CHANGED_BYTES:
             with (self._proc / str(pid) / "smaps").open("rb") as file:
                 text = file.read(_MOST_TEXT_BYTES + 1)

@@ -336,6 +336,15 @@ def test_private_memory_is_read_by_mapping_where_it_changed(writer, monkeypatch)
     assert probe.of(child).private_by_vma is None, "it has too many mappings"
 
 
+def test_much_private_memory_is_read_by_mapping_at_once(writer):
+    """Workers may have copied all that they will when they are read first."""
+    parent, child, write = writer
+    write(40)
+    probe = PssProbe()
+    probe.poll([parent, child])
+    assert sum(size for _, size in probe.of(child).private_by_vma) >= 40 * _MIB
+
+
 def test_sizes_of_before_a_process_grew_are_not_those_of_now(writer):
     parent, child, write = writer
     write(20)

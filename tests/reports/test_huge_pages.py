@@ -58,6 +58,15 @@ def test_memory_that_is_used_whole_in_small_pages_is_found(allowed, action, tmp_
     )
 
 
+def test_a_program_that_rests_most_of_the_time_needs_none(tmp_path):
+    """It waits for something else than translations of addresses."""
+    check = checked(tmp_path, lambda n: blocks(200), busy_cpus=0.2)
+    assert (check.finding, check.measured) == (None, True)
+    assert check.looked_at.endswith("0 B are in huge pages; it keeps 0.20 CPUs busy")
+    (tmp_path / "busy").mkdir()
+    assert checked(tmp_path / "busy", lambda n: blocks(200), busy_cpus=0.9).finding is not None
+
+
 @pytest.mark.parametrize(
     ("touched", "why"),
     [

@@ -134,6 +134,20 @@ def test_what_a_start_touches_does_not_count(until, found, tmp_path):
         assert check.finding.sentence.startswith("900 MiB of 920 MiB (97.8 %) were not touched in the last 60 s")
 
 
+@pytest.mark.parametrize(("windows", "found"), [(16, True), (15, False)])
+def test_a_start_ends_as_soon_as_enough_time_is_left(windows, found, tmp_path):
+    """Of windows of 3.1 s the first one writes all: 46 and 43 s are left after it."""
+    path = session_of(
+        tmp_path / "s.memtui",
+        lambda n: (20, 900, 0),
+        lambda n: pages((10, 900 if n == 0 else 10, 0)),
+        windows=windows,
+        apart_s=3.1,
+    )
+    check = checks_of(path)["untouched"]
+    assert (check.finding is not None, check.measured) == (found, True)
+
+
 def test_of_a_tree_only_memory_that_is_not_shared_is_untouched(tmp_path):
     shared = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 0))["untouched"]
     assert (shared.finding, shared.measured) == (None, True)

@@ -54,6 +54,7 @@ def session_of(
     how_it_ended: str | None = None,
     file: str = VMAS[2].name,
     left_out: str = "default",
+    busy_cpus: float | None = None,
 ) -> Path:
     """Record a program by windows; ``age_s``: how old it is at the start; ``swapped``: bytes.
 
@@ -85,6 +86,7 @@ def session_of(
                 pages=touched(n),
                 resident=pages(there) if n % 10 == 0 or n == windows - 1 else None,
                 rss_bytes=sum(there) * MIB,
+                cpu_ns=None if busy_cpus is None else round(busy_cpus * (end_ns - START_S * S)),
                 major_faults=faults(n),
                 swap_bytes=swapped(n),
             )

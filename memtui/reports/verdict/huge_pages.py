@@ -17,6 +17,7 @@ MOST_HUGE = 0.5  # of what is used densely: more of it in huge pages already, an
 FULL_PAGES = 461  # of the 512 of a block: 90 %, so a huge page takes hardly more memory
 LOOKED_S, LEAST_S = 300.0, 20.0  # windows of much memory come half a minute apart
 MOST_WINDOWS, LEAST_WINDOWS = 5, 3
+LEAST_CPUS = 0.5  # that the process keeps busy: one that rests most of the time waits for no translations
 
 _ACTIONS = {
     "never": "Have an administrator allow them: write madvise to /sys/kernel/mm/transparent_hugepage/enabled.",
@@ -54,6 +55,8 @@ def huge_pages(recent: Recent) -> Check:
     what = f"{size(small_bytes)} in 4 KiB pages fill blocks of 2 MiB, {size(huge_bytes)} are in huge pages"
     if small_bytes < LEAST_BYTES or huge_bytes > MOST_HUGE * (small_bytes + huge_bytes):
         return Check(RULE, f"{subject}: {what}")
+    if (cpus := _busy_cpus(recent, busiest, int(samples.sample[first]))) is not None and cpus < LEAST_CPUS:
+        return Check(RULE, f"{subject}: {what}; it keeps {cpus:.2f} CPUs busy")
     allowed = source.hello.host.huge_pages
     finding = Finding(
         f"{size(small_bytes)} of what it touches lie in pages of 4 KiB, where pages of 2 MiB would fit: a program "
@@ -66,6 +69,16 @@ def huge_pages(recent: Recent) -> Check:
         ),
     )
     return Check(RULE, f"{subject}: {what}", finding=finding)
+
+
+def _busy_cpus(recent: Recent, process: int, first_sample: int) -> float | None:
+    """Return how many CPUs a process kept busy since a sample; None where that was not measured."""
+    rows = recent.source.process_samples(first_sample, recent.sample)
+    read = [(row["end_ns"], row["cpu_ns"]) for row in rows if row["process"] == process and row["cpu_ns"] is not None]
+    if len(read) < 2:
+        return None
+    (first_ns, before_ns), (last_ns, after_ns) = read[0], read[-1]
+    return (after_ns - before_ns) / (last_ns - first_ns)
 
 
 def _filled_bytes(pages: PageSet, rows: list[VmaRow]) -> tuple[int, int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from memtui.analysis.tensor_pages import TensorMap, tensor_name
 from memtui.core.readings import MemoryUse
 from memtui.core.samples import LOADER, Process
 from memtui.core.units import size, span
+from memtui.reports.verdict.fork_copies import fork_copies
 from memtui.reports.verdict.recent import FRESH_S, NO_FILE, Check, Finding, Floats, Recent
 from memtui.session.vma_row import VmaRow
 
@@ -35,6 +36,10 @@ KINDS = {
     "thread stack": "stacks",
 }
 """Names of the uses that a layout gives away (``analysis.range_uses``)."""
+_ACTION = (
+    "A forked process copies a page when it writes to it. Python writes to every object that it uses, to count "
+    "references: there, keep the index of a data set in a numpy array, or in shared memory."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,38 @@ class _Readings:
 
 def unsharing(recent: Recent) -> Check:
     """Return how much memory the processes of a tree do not share any more, and how fast."""
+    check = _growing_copies(recent)
+    if check.finding is None and check.applies and (finding := _held_copies(recent)) is not None:
+        return replace(check, measured=True, finding=finding)
+    return check
+
+
+def _held_copies(recent: Recent) -> Finding | None:
+    """Return what workers copied since they were forked, where it is much: they may have done so before any reading."""
+    private_bytes = [row["private_bytes"] or 0 for row in recent.processes.values()]
+    resident_bytes = sum(row["pss_bytes"] or 0 for row in recent.processes.values())
+    least_bytes = max(MUCH_BYTES, MUCH_SHARE * resident_bytes)
+    if sum(private_bytes) < least_bytes:
+        return None
+    copies = fork_copies(recent)
+    copied_bytes = sum(of.copied_bytes for of in copies)
+    if copied_bytes < least_bytes:
+        return None
+    start = f"{_whose(of.process for of in copies)} copied memory that they shared"
+    return Finding(
+        f"{start}: {size(copied_bytes)} since they were forked.",
+        f"{start}.",
+        _ACTION,
+        tuple(
+            f"{_title(of.process)}: copies of {size(of.copied_bytes)}"
+            f"{_parts(_named(recent, of.process, of.by_row))}, of {size(of.parent_bytes)} that its parent has had since"
+            for of in copies[:MOST_PROCESSES]
+        ),
+    )
+
+
+def _growing_copies(recent: Recent) -> Check:
+    """Return how fast the PSS of a tree grows while the sum of its RSS does not."""
     subject = "memory that processes share"
     readings = _readings(recent)
     if readings is None:
@@ -89,8 +126,7 @@ def unsharing(recent: Recent) -> Check:
         return Check(RULE, what)
     grown = _grown(recent, readings)
     copied_pages = [member for member in grown if not member.is_parent]
-    workers = bool(copied_pages) and all(is_loader(member.process) for member in copied_pages)
-    whose = f"Its {'DataLoader workers' if workers else 'processes'}"
+    whose = _whose(member.process for member in copied_pages)
     when = f"in {span(over_s)}{ago}" if ago else f"in the last {span(over_s)}"
     if still and not ago:
         start = f"{whose} copy memory that they share: {rate(overall)}"
@@ -104,8 +140,7 @@ def unsharing(recent: Recent) -> Check:
         finding=Finding(
             sentence,
             f"{start}.",
-            "A forked process copies a page when it writes to it. Python writes to every object that it uses, to count "
-            "references: there, keep the index of a data set in a numpy array, or in shared memory.",
+            _ACTION,
             (
                 *_by_process(recent, grown[:MOST_PROCESSES]),
                 f"PSS: {size(float(readings.pss_bytes[0]))} to {size(float(readings.pss_bytes[-1]))}, while the sum of "
@@ -208,12 +243,25 @@ def _by_process(recent: Recent, grown: list[_Grown]) -> list[str]:
     places = _Places(recent, {member.process.key: member.since_sample for member in grown})
     lines = []
     for process, before_bytes, after_bytes, _, is_parent in grown:
-        parts = ", ".join(f"{size(grown_bytes)} in {where}" for where, grown_bytes in places.grown(process))
-        whose = f"pid {process.pid}{' (DataLoader worker)' * is_loader(process)}"
-        at_least = f" (at least {parts})" * bool(parts)
         left = ", left to it where the others copied" * is_parent
-        lines.append(f"{whose}: {size(before_bytes)} to {size(after_bytes)} of its own{at_least}{left}")
+        grew = f"{size(before_bytes)} to {size(after_bytes)} of its own{_parts(places.grown(process))}"
+        lines.append(f"{_title(process)}: {grew}{left}")
     return lines
+
+
+def _whose(processes: Iterable[Process]) -> str:
+    """Return what all of these processes are, as the start of a sentence."""
+    loaders = [is_loader(process) for process in processes]
+    return f"Its {'DataLoader workers' if loaders and all(loaders) else 'processes'}"
+
+
+def _title(process: Process) -> str:
+    return f"pid {process.pid}{' (DataLoader worker)' * is_loader(process)}"
+
+
+def _parts(places: list[tuple[str, int]]) -> str:
+    parts = ", ".join(f"{size(in_bytes)} in {where}" for where, in_bytes in places)
+    return f" (at least {parts})" * bool(parts)
 
 
 def is_loader(process: Process) -> bool:
@@ -238,19 +286,25 @@ class _Places:
         """Return (what a process has there, bytes) of what grew most."""
         if process.key not in self._last:
             return []
-        source, end_ns = self._recent.source, self._recent.end_ns
-        rows = source.drawn_rows(process.key)
-        uses, sums = uses_of(rows), dict[str, int]()
         first, last = self._first[process.key], self._last[process.key]
-        # A forked process has the tensors of its parent at the same addresses.
-        tensors = source.latest_tensors(process.pid, end_ns) or source.latest_tensors(process.parent_pid, end_ns)
-        for row in rows:
-            more = last.get(row.id, 0) - first.get(row.id, 0)
-            use = KINDS.get(uses.get(row.id, "").rstrip(" 0123456789"), NO_FILE)
-            where = row.name or (tensors and _tensor(tensors, row, more)) or use
-            sums[where] = sums.get(where, 0) + more
-        most = sorted(sums.items(), key=lambda item: -item[1])[:MOST_PLACES]
-        return [(where, grown_bytes) for where, grown_bytes in most if grown_bytes > 0]
+        more = {row: last.get(row, 0) - first.get(row, 0) for row in first.keys() | last.keys()}
+        return _named(self._recent, process, more)
+
+
+def _named(recent: Recent, process: Process, by_row: Mapping[int, int]) -> list[tuple[str, int]]:
+    """Return (what a process has there, bytes) of the VMA rows of which most is given."""
+    rows = recent.source.drawn_rows(process.key)
+    uses, sums = uses_of(rows), dict[str, int]()
+    # A forked process has the tensors of its parent at the same addresses.
+    latest, end_ns = recent.source.latest_tensors, recent.end_ns
+    tensors = latest(process.pid, end_ns) or latest(process.parent_pid, end_ns)
+    for row in rows:
+        use = KINDS.get(uses.get(row.id, "").rstrip(" 0123456789"), NO_FILE)
+        in_bytes = by_row.get(row.id, 0)
+        where = row.name or (tensors and _tensor(tensors, row, in_bytes)) or use
+        sums[where] = sums.get(where, 0) + in_bytes
+    most = sorted(sums.items(), key=lambda item: -item[1])[:MOST_PLACES]
+    return [(where, in_bytes) for where, in_bytes in most if in_bytes > 0]
 
 
 def _tensor(tensors: TensorMap, row: VmaRow, grown_bytes: int) -> str:

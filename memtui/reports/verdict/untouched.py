@@ -164,7 +164,9 @@ def _after_start(recent: Recent) -> int:
     if recent.windows.start:
         return 0  # there are older ones than those
     starts_s = (recent.source.samples.start_ns[recent.windows] - recent.end_ns) / 1e9
-    return int(np.searchsorted(starts_s, min(-LEAST_S, starts_s[0] * (1 - START_SHARE))))
+    started = int(np.searchsorted(starts_s, starts_s[0] * (1 - START_SHARE)))
+    last = int(np.searchsorted(starts_s, -LEAST_S, side="right")) - 1  # from the next one on the time is too short
+    return max(min(started, last), 0)
 
 
 def _inside_bytes(pages: PageSet, edges: NDArray[np.uint64]) -> NDArray[np.int64]:
