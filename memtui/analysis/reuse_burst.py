@@ -40,7 +40,6 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +47,7 @@ from numpy.typing import NDArray
 from memtui.analysis import reuse_estimate
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
 from memtui.analysis.reuse_histogram import BIN_EDGES, BOUNDS, ExactReuse, bins_of
-from memtui.core.fast_numpy import union1d
+from memtui.core.fast_numpy import median, union1d
 from memtui.core.page_set import PageSet
 
 # Times the bytes that a part touches: distances from which on it is used, for bounds and for the estimate.
@@ -192,7 +191,7 @@ class BurstReuse:
     @property
     def probe_ns(self) -> float | None:
         """The median length of a probe; None without one."""
-        return median(self._lengths_ns) if self._lengths_ns else None
+        return median(np.array(self._lengths_ns)) if self._lengths_ns else None
 
     @property
     def touches(self) -> int:

@@ -7,6 +7,7 @@ twentieth of what a replay has until its first picture. And what else is small a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -59,6 +60,11 @@ def whole_sum(values: Iterable[Any]) -> Any:
     """Return the sum, or None as soon as one part is not known: half a tree is not the tree."""
     parts = list(values)
     return None if any(part is None for part in parts) else sum(parts)
+
+
+def random_words(count: int) -> np.ndarray:
+    """Return random numbers, u8[count], each with equal chances. ``numpy.random`` would load 7 MiB and take 13 ms."""
+    return np.frombuffer(os.urandom(8 * count), np.uint64)
 
 
 def _new(rising: np.ndarray) -> np.ndarray:

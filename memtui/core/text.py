@@ -6,8 +6,6 @@ All output to a terminal passes ``printable``, and output that a spreadsheet may
 
 from __future__ import annotations
 
-import difflib
-import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
@@ -84,6 +82,8 @@ def wrapped(line: str, columns: int, indent: int) -> list[str]:
     """
     if len(line) <= columns or columns <= 2 * indent:
         return [line]
+    import textwrap  # this and difflib are rarely needed, and each process would load them
+
     return textwrap.wrap(
         line,
         columns,
@@ -146,6 +146,8 @@ def csv_cell(text: str) -> str:
 
 def nearest(word: str, names: Iterable[str], otherwise: str = "") -> str:
     """Return a hint with the names that are closest to a word; where none is close, ``otherwise`` or all names."""
+    import difflib
+
     names = tuple(names)
     near = difflib.get_close_matches(word, names, 3, 0.5)
     return f"did you mean {' or '.join(near)}?" if near else otherwise or f"there are {', '.join(names)}"

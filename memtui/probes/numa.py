@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.fast_numpy import random_words
 from memtui.core.numa import NODES, nodes_of_pages, numbers_in, read_nodes_with_memory
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import (
@@ -44,11 +45,15 @@ def nodes_of_cpus(nodes: Path = NODES) -> dict[int, int]:
     return {cpu: node for node, cpus in lists.items() for cpu in cpus} if len(with_memory) > 1 else {}
 
 
-def random_addresses(pages: PageSet, count: int, random: np.random.Generator) -> NDArray[np.uint64]:
-    """Return addresses of ``count`` pages of 4 KiB, with equal chances; parts of larger pages are among them.
+def random_addresses(pages: PageSet, draws: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return addresses of pages of 4 KiB, with equal chances; parts of larger pages are among them.
+
+    Args:
+        pages: of which these are.
+        draws: u8[n], random numbers.
 
     Returns:
-        u8[count], with repetitions; empty where the set is.
+        u8[n], with repetitions; empty where the set is.
     """
     sizes = (np.bitwise_count(pages.bits).sum(axis=1), len(pages.huge), len(pages.giant))
     weights = np.concatenate(
@@ -61,12 +66,12 @@ def random_addresses(pages: PageSet, count: int, random: np.random.Generator) ->
     ends = np.cumsum(weights)
     if not len(ends):
         return np.empty(0, np.uint64)
-    chosen = random.integers(0, ends[-1], count)
+    chosen = (draws % np.uint64(ends[-1])).astype(np.int64)
     index = np.searchsorted(ends, chosen, side="right")
     rank = chosen - (ends[index] - weights[index])  # which of the pages there
     in_blocks, in_huge = index < len(pages.blocks), index >= len(pages.blocks)
     in_giant = index >= len(pages.blocks) + len(pages.huge)
-    addresses = np.zeros(count, np.uint64)
+    addresses = np.zeros(len(draws), np.uint64)
     rows, ranks = index[in_blocks], rank[in_blocks]
     bits = np.unpackbits(pages.bits[rows].astype("<u8").view(np.uint8), axis=1, bitorder="little")
     column = (np.cumsum(bits, axis=1, dtype=np.int64) == (ranks + 1)[:, None]).argmax(axis=1)
@@ -89,7 +94,6 @@ class NumaProbe:
     def __init__(self, proc: Path = PROC, nodes: Path = NODES) -> None:
         """``proc`` and ``nodes``: where the kernel lists processes and nodes."""
         self._proc, self._node_of = proc, nodes_of_cpus(nodes)
-        self._random = np.random.default_rng()
         self._due_ns: dict[int, int] = {}
         self._cpu: dict[int, dict[str, int]] = {}  # by pid and thread: its CPU time when it was read last
 
@@ -119,7 +123,7 @@ class NumaProbe:
     def _nodes(self, pid: int, pages: PageSet) -> NDArray[np.int32]:
         """Return the nodes of some of these pages; none where the process ended, or may not be asked."""
         try:
-            nodes = nodes_of_pages(pid, random_addresses(pages, SAMPLED, self._random))
+            nodes = nodes_of_pages(pid, random_addresses(pages, random_words(SAMPLED)))
         except (OSError, NotImplementedError):
             return np.empty(0, np.int32)
         return nodes[nodes >= 0]

@@ -173,11 +173,11 @@ def test_without_a_pause_it_is_called_approximate(tmp_path):
         assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["wss_bytes"]["status"] == "approximate"
-    assert "ran on" in report["wss_bytes"]["reason"]
     assert report["wss_bytes"]["median"] > 1000 * 4096
     assert report["overhead"]["paused_max_s"] == 0
     reader = Session(session)
     assert set(reader.samples.status) == {"approximate"}
+    assert any("ran on" in reason for reason in reader.samples.reason)  # beside what DAMON takes, where it runs
     rows = reader.processes.samples(0, int(reader.samples.sample[-1]))
     assert all(row["clear_gap_ns"] > 0 for row in rows)
     for before, after in pairwise(rows):

@@ -52,7 +52,7 @@ def test_nodes_without_memory_do_not_count(tmp_path):
 def test_chosen_addresses_are_those_of_the_set(small, huge, giant, seed):
     found = PageSet.from_pages(sorted(small))
     pages = PageSet(found.blocks, found.bits, np.array(sorted(huge), np.uint64), np.array(sorted(giant), np.uint64))
-    chosen = random_addresses(pages, 200, np.random.default_rng(seed))
+    chosen = random_addresses(pages, words(200, seed))
     assert len(chosen) == (200 if small or huge or giant else 0)
     for address in chosen.tolist():
         assert address % PAGE == 0
@@ -61,12 +61,16 @@ def test_chosen_addresses_are_those_of_the_set(small, huge, giant, seed):
         )
 
 
+def words(count, seed):
+    return np.random.default_rng(seed).integers(0, 1 << 64, count, np.uint64)
+
+
 def test_every_page_has_the_same_chance():
     """600 small pages, some blocks fuller than others, and a page of 2 MiB, which counts as 512."""
     small = [*range(512), *range(1024, 1100), *range(3000, 3012)]
     found = PageSet.from_pages(small)
     pages = PageSet(found.blocks, found.bits, np.array([40], np.uint64), np.empty(0, np.uint64))
-    chosen = random_addresses(pages, 110_000, np.random.default_rng(3)) >> np.uint64(PAGE_SHIFT)
+    chosen = random_addresses(pages, words(110_000, 3)) >> np.uint64(PAGE_SHIFT)
     places, counts = np.unique(chosen, return_counts=True)
     assert places.tolist() == [*small, *range(40 * 512, 41 * 512)]
     assert counts.min() > 55  # of 98.9 each, with a standard deviation of 10

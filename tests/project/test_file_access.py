@@ -87,7 +87,9 @@ _FUNCTIONS = re.compile(
     r"open|io\.open|os\.open|(np|numpy)\.(fromfile|memmap|load|loadtxt|genfromtxt)|torch\.load|runpy\.run_path"
     r"|(importlib\.util\.)?spec_from_file_location|(gzip|bz2|lzma)\.open|(zipfile\.)?ZipFile|(\w+\.)?(read_table|read_csv)"
 )
-_KERNEL = re.compile(r"['\"]/(proc|sys|dev)\b|\bos\.devnull\b|\bfiles\(")  # and what comes with memtui
+_KERNEL = re.compile(
+    r"['\"]/(proc|sys|dev)\b|\bos\.devnull\b|\bfiles\(|^Path\(__file__\)"
+)  # and what comes with memtui
 _WRITES = re.compile(r"(^|mode=)'[wxa]|O_WRONLY|O_EXCL|O_TRUNC|O_TMPFILE|'xb'|'x'|'w'")
 
 

@@ -14,11 +14,11 @@ import mmap
 import os
 import time
 from collections.abc import Callable
-from statistics import median
 
 import numpy as np
 
 from memtui.core.accessed_bits import SetCost
+from memtui.core.fast_numpy import median, random_words
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.probes.pages.tlb_flush import MADV_COLD
 
@@ -69,7 +69,7 @@ def _measure_ns(apart: int, rounds: int, evict: Callable[[], None] = lambda: Non
             places = np.arange(PAGES, dtype=np.intp)
             # Another cache line in each page: lines at the same offset of all pages would share few sets of a cache.
             touched = places * (apart * PAGE_BYTES) + places * _CACHE_LINE_BYTES % PAGE_BYTES
-            touched = np.random.default_rng(1).permutation(touched)
+            touched = touched[np.argsort(random_words(PAGES))]
             values[touched] = 1  # every page is present, and is not the shared zero page
             _time_to_read_ns(values, touched)  # numpy's first call takes longer
             longer_ns = []
@@ -82,7 +82,7 @@ def _measure_ns(apart: int, rounds: int, evict: Callable[[], None] = lambda: Non
                 longer_ns.append(_time_to_read_ns(values, touched) - set_ns)
         finally:
             del values  # the mapping can only be closed without a view of it
-    return max(median(longer_ns) / PAGES, 0.0)
+    return max(median(np.array(longer_ns)) / PAGES, 0.0)
 
 
 def _fill(file: int) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import os
-import secrets
 import select
 import time
 from collections.abc import Iterable
@@ -101,7 +100,7 @@ class Sampler:
             self._options.flush,
             self._options.rearm,
             paused=self._options.pause,
-            sample=BlockSample(secrets.randbits(63)) if self._options.samples_pages else None,
+            sample=BlockSample(int.from_bytes(os.urandom(8)) >> 1) if self._options.samples_pages else None,
         )
         if os.geteuid() == 0:
             capabilities.keep(capabilities.sampler_needs(self._tracker.name))

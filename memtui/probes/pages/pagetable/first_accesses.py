@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core.fast_numpy import random_words
 from memtui.core.page_set import PageSet, inside
 from memtui.core.page_sizes import PAGES_PER_BLOCK
 from memtui.probes.pages.pagetable.walk import Walker
@@ -43,7 +44,6 @@ class FirstAccessReader:
 
     def __init__(self, walk: Walk) -> None:
         """``walk``: one with resident pages."""
-        self._random = np.random.default_rng()
         # All notes of before the window are cleared, except for those of pages that others map, too.
         self._is_cleared, self._left = False, PageSet.empty()
         self._sample: PageSet | None = None
@@ -63,7 +63,7 @@ class FirstAccessReader:
         if self._scale > 1:
             bits = self._pages.bits.copy()
             for _ in range(self._scale.bit_length() - 1):  # each halves what is left
-                bits &= self._random.integers(0, 1 << 64, bits.shape, np.uint64)
+                bits &= random_words(bits.size).reshape(bits.shape)
             self._sample = PageSet.from_blocks(self._pages.blocks, bits)
 
     def read(self, walker: Walker, pid: int, walk: Walk, recent: PageSet) -> FirstAccesses:
