@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -122,6 +123,12 @@ def shortened(names: list[str], cells: int) -> list[str]:
 def in_column(rows: Sequence[Any], first: int, name: Callable[[Any], str], cells: Sequence[int]) -> list[str]:
     """Return the names of rows from the first in sight on, ``cells`` for each, different from those of all rows."""
     start, end = (0, len(rows)) if len(rows) <= COMPARED else (first, first + len(cells))
-    names = [clean(name(row)) for row in rows[start:end]]
-    short = {width: shortened(names, width) for width in set(cells)}
-    return [fit(short[width][first - start + index], width) for index, width in enumerate(cells)]
+    names = tuple(map(name, rows[start:end]))
+    fitted = {width: _fitted_names(names, width) for width in set(cells)}
+    return [fitted[width][first - start + index] for index, width in enumerate(cells)]
+
+
+@lru_cache(16)
+def _fitted_names(names: tuple[str, ...], cells: int) -> tuple[str, ...]:
+    """Return the names of a column in ``cells`` each. They are the same from view to view, as a rule."""
+    return tuple(fit(short, cells) for short in shortened(list(map(clean, names)), cells))
