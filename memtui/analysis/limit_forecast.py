@@ -81,6 +81,14 @@ def whose_limit(cgroup: str) -> str:
     return f"cgroup {printable(cgroup)}"
 
 
+def owner_labels(cgroup: str) -> dict[str, str]:
+    """Return the job, pod or container that a cgroup belongs to, as labels; empty where its path names none."""
+    for kind, pattern in _OWNERS.items():
+        if match := pattern.search(cgroup):
+            return {kind.rpartition(" ")[2]: match["id"]}
+    return {}
+
+
 def forecast_sentence(cgroup: str, forecast: Forecast) -> str:
     """Return a forecast in words, without a full stop."""
     whose = whose_limit(cgroup)

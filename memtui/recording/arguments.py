@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.core import argtypes
 from memtui.core.argtypes import Parser, group_of
 from memtui.core.console import Console
+from memtui.core.errors import UserError
 from memtui.core.options import (
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_PAUSE_NS,
@@ -20,6 +23,7 @@ from memtui.core.options import (
 )
 
 if TYPE_CHECKING:
+    from memtui.core.metrics_listener import ListenAddress, MetricsListener
     from memtui.core.samples import Options
     from memtui.recording.supervisor.launch import Observation
     from memtui.recording.supervisor.program import Launch
@@ -158,6 +162,7 @@ def add_keeping(parser: Parser) -> None:
         help="also read the power of the whole machine, every 2 s, from its management controller over the network: "
         "https://bmc.example (name and password: ~/.netrc), in place of --chassis-power",
     )
+    add_metrics(group)
     group.add_argument("--force", action="store_true", help="overwrite an existing session file")
     group.add_argument(
         "--keep-resident",
@@ -168,6 +173,34 @@ def add_keeping(parser: Parser) -> None:
     group.add_argument(
         "--keep-command", action="store_true", help="record command lines as they are, passwords and keys included"
     )
+
+
+def add_metrics(to: argparse._ActionsContainer) -> None:
+    """Add where metrics are served, and who may read them."""
+    to.add_argument(
+        "--metrics",
+        type=_metrics,
+        metavar="[ADDR:]PORT",
+        help="serve the newest figures to Prometheus, at http://127.0.0.1:PORT/metrics or on a Unix socket (unix:PATH)",
+    )
+    to.add_argument(
+        "--metrics-token-file",
+        type=_token_file,
+        metavar="FILE",
+        help="a token that readers of --metrics have to send (needed for addresses of other machines)",
+    )
+
+
+def metrics_of(args: argparse.Namespace) -> MetricsListener | None:
+    """Return where metrics are to be served; None: nowhere. Raises UserError."""
+    from memtui.core.metrics_listener import MetricsListener, check_library
+
+    if args.metrics is None:
+        if args.metrics_token_file is not None:
+            raise UserError("--metrics-token-file is for --metrics [ADDR:]PORT")
+        return None
+    check_library()
+    return MetricsListener(args.metrics, args.metrics_token_file)
 
 
 def add_stop_when(parser: Parser) -> None:
@@ -220,6 +253,7 @@ def observe(args: argparse.Namespace, what: int | Launch) -> Observation:
         hold_filtered=args.pause is True,
         max_pause_ns=round(args.max_pause * 1e9),
         redfish=args.redfish,
+        metrics=metrics_of(args),
         waiting=lambda doing, since_s: ProgressLine(args.verb, doing, silent_since_s=since_s),
     )
 
@@ -260,6 +294,27 @@ def _redfish(text: str) -> str:
     from memtui.recording.network_power.address import parse_address
 
     return str(argtypes.checked(parse_address, text).url)
+
+
+def _metrics(text: str) -> ListenAddress:
+    """Parse ``--metrics``."""
+    from memtui.core.metrics_listener import ListenAddress
+
+    address: ListenAddress = argtypes.checked(ListenAddress.parse, text)
+    return address
+
+
+def _token_file(text: str) -> Path:
+    """Parse ``--metrics-token-file``: it is read here, too, but by root for a user, who may not have a right to."""
+    from memtui.core.metrics_listener import read_token
+
+    path = argtypes.path(text)
+    if "SUDO_UID" not in os.environ or os.geteuid():
+        try:
+            read_token(path)
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return path
 
 
 def _expression(text: str) -> str:

@@ -180,6 +180,10 @@ class Source:
     def downsampled_to_bytes(self) -> int | None:
         return self._session.downsampled_to_bytes
 
+    def refresh(self) -> bool:
+        """Read what was recorded since. Returns whether there was anything. Raises SessionError."""
+        return self._session.refresh()
+
     @property
     def title(self) -> str:
         return str(self.path)

@@ -96,7 +96,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     for note in what.notes:
         console.notify(note)
     shows = console.wants_screen(args)
-    if not shows and args.output is None:
+    if not shows and args.output is None and args.metrics is None:
         drop_root()
         return run_unrecorded(what, console, as_json=args.json)
     every = MEMORY_ONLY_EVERY if what.settings.memory_only else args.every

@@ -16,6 +16,7 @@ from memtui.cli.parser import TAKE_PROGRAMS, build_parser
 from memtui.core import argtypes
 from memtui.core.argtypes import leaves_of
 from memtui.core.text import printable
+from memtui.recording.arguments import _token_file
 from tests.support.bench_database import add, row
 from tests.support.memory_logs import mxnet_log
 from tests.support.placement_profiles import written
@@ -174,7 +175,7 @@ _FOLDER_INPUTS = {("study", "data"), ("train", "data"), ("tune", "resume")}
 def is_input(command: str, action: argparse.Action) -> bool:
     """Whether an option, or word, names what is read."""
     key = command, action.dest
-    return action.type is argtypes.path or key in _FOLDER_INPUTS or key == ("tune", "what")
+    return action.type in (argtypes.path, _token_file) or key in _FOLDER_INPUTS or key == ("tune", "what")
 
 
 def wrong_values(command: str, action: argparse.Action, place: Path, rights: bool) -> list[str]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import IO, Any
 
+from memtui.core.metrics_listener import MetricsListener
 from memtui.recording.network_power.credentials import PASSWORD, USER
 from memtui.recording.supervisor.program import Adopted
 
 REDFISH = "memtui.recording.network_power"
+METRICS = "memtui.reports.metrics_server"  # started, and not imported: it reads sessions
 STOP_SECONDS = 5.0
 
 
@@ -35,6 +39,30 @@ def start_redfish(url: str | None) -> tuple[subprocess.Popen[bytes] | None, tupl
     for name in (USER, PASSWORD):
         os.environ.pop(name, None)
     return child, (reading,)
+
+
+def open_metrics(metrics: MetricsListener | None) -> tuple[socket.socket, str] | None:
+    """Return a socket where metrics are to be served, and the token of those who may read. Raises UserError."""
+    return None if metrics is None else metrics.listen()
+
+
+def start_metrics(session: Path, listener: socket.socket, token: str) -> subprocess.Popen[bytes]:
+    """Start the process that serves the newest figures of a session; it ends when its standard input does."""
+    fd = listener.fileno()
+    child = start_module(
+        METRICS,
+        str(session),
+        str(fd),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(fd,),
+    )
+    listener.close()
+    assert child.stdin is not None
+    child.stdin.write(f"{token}\n".encode())
+    child.stdin.flush()
+    return child
 
 
 def close_input(child: subprocess.Popen[bytes] | Adopted) -> None:

@@ -7,6 +7,7 @@ import os
 import select
 import shlex
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from memtui.core.capabilities import forbid_new_privileges
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
+from memtui.core.metrics_listener import MetricsListener, url_of
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.core.privilege import Invoker, become, invoker, root_notice, state_directory
 from memtui.core.procfs import command_of, read_stat, state_of
@@ -42,6 +44,8 @@ from memtui.recording.supervisor.children import (
     close_input,
     end,
     last_line,
+    open_metrics,
+    start_metrics,
     start_module,
     start_redfish,
     terminate,
@@ -90,6 +94,7 @@ class Observation:
         hold_filtered: bool = False,
         max_pause_ns: int = DEFAULT_MAX_PAUSE_NS,
         redfish: str | None = None,
+        metrics: MetricsListener | None = None,
         waiting: Waiting = lambda *_: nullcontext(),
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
@@ -115,6 +120,7 @@ class Observation:
         self.listener: Listener | None = None
         self._traced: Listener | None = None  # of tracers, for the recorder
         self._redfish: subprocess.Popen[bytes] | None = None  # asks a service for the power of the machine
+        self._metrics: subprocess.Popen[bytes] | None = None  # serves what was measured last
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
         self._sampler_fd = started.pidfd()
@@ -125,6 +131,7 @@ class Observation:
                 refuse_second(user, pid, start_ticks)
             if was_root and user.uid:
                 check_inputs(program, output, force=force)  # with the rights of the user, and not of root
+            served = open_metrics(metrics)
             self.path = output or default_session(
                 user, session_name(what) if isinstance(what, int) else what.session_name
             )
@@ -144,6 +151,7 @@ class Observation:
             self._await_first_process(user, pid, start_ticks)
             self.pid = pid
             self.id = self._announce(user, pid, start_ticks, started.pid, command)
+            self._serve(served)
             self._release_program()
         except BaseException:
             self._abandon()
@@ -186,8 +194,9 @@ class Observation:
             self._read_lines(remaining_s)
         self._read_lines(0)
         end(self._recorder)
-        if self._redfish is not None:
-            end(self._redfish)
+        for child in (self._redfish, self._metrics):
+            if child is not None:
+                end(child)
         if self._traced is not None:
             self._traced.close()
         if self._sampler_fd >= 0:
@@ -397,6 +406,11 @@ class Observation:
             self._recorder_began_ns = progress.cpu_ns
         self._send_command(recorder_command(progress.cpu_ns - self._recorder_began_ns))
 
+    def _serve(self, served: tuple[socket.socket, str] | None) -> None:
+        if served is not None:
+            self.notice = "; ".join(filter(None, (self.notice, f"metrics at {url_of(served[0])}")))
+            self._metrics = start_metrics(self.path, *served)
+
     def _abandon(self) -> None:
         """End every child after a failed start, and remove files without contents."""
         for listener in (self.listener, self._traced):
@@ -405,7 +419,7 @@ class Observation:
         if self._entry is not None:
             self._entry.close()
         close_input(self._sampler)  # nothing else ends a sampler under sudo
-        for child in (self._target, self._sampler, self._redfish, getattr(self, "_recorder", None)):
+        for child in (self._target, self._sampler, self._redfish, self._metrics, getattr(self, "_recorder", None)):
             if child is not None:
                 terminate(child)
         if self.log is not None:

@@ -20,21 +20,28 @@ from memtui.session.sample_arrays import SampleArrays
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 FILE = "openmetrics.txt"
 Point = tuple[tuple[str, ...], int, float]
 """Values of the family's own labels, when it was measured (CLOCK_MONOTONIC), the value."""
+Points = Callable[[ReportSource, int], Iterable[Point]]
 
 
 class Family(NamedTuple):
-    """A metric family: its name and unit, whether it is a counter, a sentence about it, its labels and its points."""
+    """A metric family: its name and unit, whether it is a counter, a sentence about it, its labels and its points.
+
+    ``points``: of a session, those that were measured at or after a time, without an order. ``raw``: the same of a
+    counter that may begin anywhere, so that what was before that time has not to be read.
+    """
 
     name: str
     unit: str
     help: str
-    points: Callable[[ReportSource], Iterable[Point]]
+    points: Points
     labels: tuple[str, ...] = ()
     counter: bool = False
+    raw: Points | None = None
 
 
 def openmetrics(reader: ReportSource) -> Iterator[tuple[str, Callable[[BinaryIO], Any]]]:
@@ -59,38 +66,44 @@ class _Session:
 
     def collect(self) -> Iterator[Metric]:
         """Yield each family that has a point."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
         common = {"session": self._reader.short_title, "host": self._reader.hello.host.hostname}
         offset_ns = self._reader.hello.clock.wall_offset_ns
         for family in FAMILIES:
-            kind = CounterMetricFamily if family.counter else GaugeMetricFamily
-            metric = kind(f"memtui_{family.name}", family.help, labels=(*common, *family.labels), unit=family.unit)
+            metric = empty_metric(family, tuple(common))
             # Samples of one series stand together, in the order of time.
-            for labels, t_ns, value in sorted(family.points(self._reader), key=lambda point: point[:2]):
+            for labels, t_ns, value in sorted(family.points(self._reader, 0), key=lambda point: point[:2]):
                 metric.add_metric((*common.values(), *labels), value, timestamp=(t_ns + offset_ns) / 1e9)
             if metric.samples:
                 yield metric
 
 
-def _of_windows(values: Callable[[SampleArrays], NDArray[Any]]) -> Callable[[ReportSource], Iterator[Point]]:
+def empty_metric(family: Family, labels: tuple[str, ...]) -> CounterMetricFamily | GaugeMetricFamily:
+    """Return a metric without samples, with some labels before the family's own."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    kind = CounterMetricFamily if family.counter else GaugeMetricFamily
+    return kind(f"memtui_{family.name}", family.help, labels=(*labels, *family.labels), unit=family.unit)
+
+
+def _of_windows(values: Callable[[SampleArrays], NDArray[Any]]) -> Points:
     """Return what yields a value of the whole tree at the end of each window that has it; nan: not measured."""
 
-    def points(reader: ReportSource) -> Iterator[Point]:
-        ends_ns = reader.samples.end_ns[:].tolist()
-        for end_ns, value in zip(ends_ns, values(reader.samples).tolist(), strict=True):
+    def points(reader: ReportSource, since_ns: int) -> Iterator[Point]:
+        first = int(reader.samples.end_ns.searchsorted(since_ns))
+        ends_ns = reader.samples.end_ns[first:].tolist()
+        for end_ns, value in zip(ends_ns, values(reader.samples)[first:].tolist(), strict=True):
             if not math.isnan(value):
                 yield (), end_ns, value
 
     return points
 
 
-def _column(name: str, scale: float = 1.0) -> Callable[[ReportSource], Iterator[Point]]:
+def _column(name: str, scale: float = 1.0) -> Points:
     """Return what yields a scalar of each window."""
     return _of_windows(lambda samples: np.asarray(getattr(samples, name)[:], np.float64) * scale)
 
 
-def _summed(name: str) -> Callable[[ReportSource], Iterator[Point]]:
+def _summed(name: str) -> Points:
     """Return what yields the sum of times in the windows so far, in seconds, at those that have one."""
 
     def sums(samples: SampleArrays) -> NDArray[Any]:
@@ -100,21 +113,21 @@ def _summed(name: str) -> Callable[[ReportSource], Iterator[Point]]:
     return _of_windows(sums)
 
 
-def _of_limits(field: str) -> Callable[[ReportSource], Iterator[Point]]:
+def _of_limits(field: str) -> Points:
     """Return what yields a figure of the limit of memory that left least."""
 
-    def points(reader: ReportSource) -> Iterator[Point]:
-        for limit in reader.memory_limits(0, 2**62):
+    def points(reader: ReportSource, since_ns: int) -> Iterator[Point]:
+        for limit in reader.memory_limits(since_ns, 2**62):
             yield (limit.cgroup,), limit.t_ns, getattr(limit, field)
 
     return points
 
 
-def _of_power(field: str) -> Callable[[ReportSource], Iterator[Point]]:
+def _of_power(field: str) -> Points:
     """Return what yields a figure of each source of power."""
 
-    def points(reader: ReportSource) -> Iterator[Point]:
-        for reading in reader.power(0, 2**62):
+    def points(reader: ReportSource, since_ns: int) -> Iterator[Point]:
+        for reading in reader.power(since_ns, 2**62):
             value = getattr(reading, field)
             if value is not None:
                 yield (reading.device, reading.scope), reading.t_ns, value
@@ -122,18 +135,30 @@ def _of_power(field: str) -> Callable[[ReportSource], Iterator[Point]]:
     return points
 
 
-def _energy(reader: ReportSource) -> Iterator[Point]:
+def _energy(reader: ReportSource, since_ns: int) -> Iterator[Point]:
     """Yield the energy of each source since its first reading: the counters of hardware begin anywhere."""
     first: dict[tuple[str, ...], float] = {}
-    for labels, t_ns, energy_j in _of_power("energy_j")(reader):
-        yield labels, t_ns, energy_j - first.setdefault(labels, energy_j)
+    for labels, t_ns, energy_j in _of_power("energy_j")(reader, 0):
+        energy_j -= first.setdefault(labels, energy_j)
+        if t_ns >= since_ns:
+            yield labels, t_ns, energy_j
 
 
-def _steps(reader: ReportSource) -> Iterator[Point]:
+def _steps(reader: ReportSource, since_ns: int) -> Iterator[Point]:
     """Yield the number of training steps that each program had ended."""
-    for row in reader.training():
+    for row in reader.training(since_ns):
         for step, end_ns in enumerate(reader.training_progress(row).ends_ns.tolist(), row.first_step):
-            yield (str(row.pid),), end_ns, step
+            if end_ns >= since_ns:
+                yield (str(row.pid),), end_ns, step
+
+
+def _step_seconds(reader: ReportSource, since_ns: int) -> Iterator[Point]:
+    """Yield how long each training step took."""
+    for row in reader.training(since_ns):
+        ends_ns = reader.training_progress(row).ends_ns
+        for end_ns, took_ns in zip(ends_ns.tolist(), np.diff(ends_ns, prepend=row.start_ns).tolist(), strict=True):
+            if end_ns >= since_ns:
+                yield (str(row.pid),), end_ns, took_ns / 1e9
 
 
 FAMILIES = (
@@ -217,6 +242,7 @@ FAMILIES = (
         _energy,
         ("device", "scope"),
         counter=True,
+        raw=_of_power("energy_j"),
     ),
     Family(
         "gpu_memory_used_bytes",
@@ -226,4 +252,5 @@ FAMILIES = (
         ("device", "scope"),
     ),
     Family("training_steps", "", "Training steps that ended.", _steps, ("pid",), counter=True),
+    Family("training_step_seconds", "seconds", "Length of a training step.", _step_seconds, ("pid",)),
 )
