@@ -11,6 +11,8 @@ from memtui.core.units import parse_size
 MAPPED_SHARE = 0.1  # of a working set, in file pages that faults mapped: with more of them it is not a lower bound
 _BOUND = re.compile(rf"([0-9.]+ [KMGT]?i?B) {MORE_TOUCHED}")
 
+NOT_WATCHED = "without what children touched that came and went inside a window"
+
 
 def bound_bytes(reason: str) -> float:
     """Return how many bytes may have been touched besides a working set, by its reason; infinite where it has none."""

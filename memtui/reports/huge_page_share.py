@@ -43,5 +43,6 @@ def huge_page_lines(share: float | None) -> list[str]:
     if share is None or share < NOTABLE_HUGE_SHARE:
         return []
     return [
-        f"huge pages   {percent(share)} of the working set: each counts whole (2 MiB) when any byte of it is touched"
+        f"huge pages   {percent(share)} of the touched pages that are stored: each counts whole (2 MiB) when any byte "
+        "of it is touched"
     ]

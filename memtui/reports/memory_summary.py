@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memtui.analysis.alike import Group
-from memtui.analysis.lower_bound import MAPPED_SHARE, bound_bytes, mapped_bytes, may_lack_pages
+from memtui.analysis.lower_bound import MAPPED_SHARE, NOT_WATCHED, bound_bytes, mapped_bytes, may_lack_pages
 from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.analysis.resident_readings import Readings, before_exit
@@ -26,7 +26,6 @@ MAPPED_BY_FAULTS = "are pages of files or shared memory that page faults mapped,
 MUCH_RELEASED = 0.1  # of a working set: pages that are reclaimed in most windows are touched, too
 TAKEN_BACK = "the kernel took pages back, and what was touched and taken back within a window is missing"
 SEVERAL_PAGES = "counted by page faults, each of which may bring several pages of a file"
-NOT_WATCHED = "without what children touched that came and went inside a window"
 SHORT_CHILDREN = "without that of children that came and went inside a window"
 NEARLY = 0.1  # of a length: reading takes a time of its own
 MOST_GROUPS = 4  # of windows by their length, in a report for people
@@ -139,7 +138,9 @@ def working_set(reader: ReportSource, alike: np.ndarray, released: ReleasedSumma
     if _much_is_reclaimed(released, result.mean):
         lower_bound, reason = True, TAKEN_BACK
     elif lower_bound:
-        reason = _largest_bound(bounds) if bounds else NOT_WATCHED
+        mostly_gaps = 2 * sum(samples.gaps[n] > 0 for n in counted) > len(counted)
+        came_and_went = NOT_WATCHED if mostly_gaps or not bounds else ""
+        reason = "; ".join(filter(None, (came_and_went, _largest_bound(bounds) if bounds else "")))
     elif reason is None and _shared_unknown(reader):
         reason = SHARED_UNKNOWN
     mapped = [mapped_bytes(samples.reason[n], float(samples.faulted_in_bytes[n])) for n in counted]

@@ -144,7 +144,7 @@ def test_huge_pages_count_whole_and_the_report_says_so(run, tmp_path):
     report = json.loads(memtui("report", path, "--json").stdout)
     assert report["wss_bytes"]["median"] >= 32 << 20
     assert report["huge_page_share"] > 0.5
-    assert "of the working set: each counts whole (2 MiB)" in memtui("report", path).stdout
+    assert "of the touched pages that are stored: each counts whole (2 MiB)" in memtui("report", path).stdout
 
 
 @needs_tracker

@@ -10,6 +10,7 @@ import pytest
 
 from memtui.analysis.access_counts import TouchTally
 from memtui.core.page_set import PageSet
+from memtui.core.readings import MemoryUse, Power
 from memtui.core.samples import End, Process, ProcessWindow, Status, Vma, VmaTable, Window
 from memtui.recording.recorder.session_builder import REPORTERS, SessionBuilder
 from memtui.session import connection
@@ -19,7 +20,7 @@ from memtui.tui.presenters import Presenter, heat_map, ranges
 from memtui.tui.presenters.presenter import Room
 from tests.conftest import LONG
 from tests.support.learning_screen import told as learning
-from tests.support.sessions import MS, hello
+from tests.support.sessions import MS, hello, write_session
 from tests.support.told_steps import step as allocation_step
 
 CHILDREN, EACH, LIVES = 5000 if LONG else 2500, 5, 1  # children, how many begin in a window, windows that each is there
@@ -311,3 +312,32 @@ def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):
     assert reader.pages.sums_of_level(0, 0, 5)[2].windows == 3
     assert sum(reuse.first_touches for _, process, reuse in reader.reuse.between(0, 5) if process == 2) == PAGES
     reader.close()
+
+
+@pytest.mark.parametrize(
+    ("read_after_s", "processes", "expected"),
+    [
+        (9.5, 3, (3, 900, 400)),  # two that had just begun
+        (9.5, 1, (1, 300, None)),  # no others
+        (5.0, 3, (1, 300, None)),  # long before the end
+    ],
+)
+def test_processes_that_have_just_begun_count_at_the_end_of_a_long_window(read_after_s, processes, expected, tmp_path):
+    """They are in the next window; memory is read of all that are there."""
+    begin_ns = 1000 * 10**9
+    use = MemoryUse(begin_ns + round(read_after_s * 1e9), processes, 900 << 20, 400 << 20)
+
+    def stream():
+        yield hello()
+        yield Process(1, 4242, 1, 777, 0, "python train.py", "target")
+        yield VmaTable(1, 0, (Vma(1 << 40, (1 << 40) + (1 << 30), "rw-p"),))
+        yield Power(memory_use=(use,))
+        window = ProcessWindow(1, begin_ns, begin_ns + 10 * 10**9, rss_bytes=300 << 20)
+        yield Window(0, begin_ns, begin_ns + 10 * 10**9, 10**9, 0, (window,))
+        yield End(begin_ns + 10 * 10**9, "stopped")
+
+    with closing(Session(write_session(tmp_path / "s.memtui", stream()))) as reader:
+        samples = reader.samples
+        pss_bytes = float(samples.pss_bytes[0])
+        mib = (int(samples.rss_bytes[0]) >> 20, None if np.isnan(pss_bytes) else int(pss_bytes) >> 20)
+    assert (int(samples.processes[0]), *mib) == expected

@@ -125,6 +125,40 @@ def test_copies_that_become_slower_are_still_copies(slower, still, tmp_path):
     assert ("that they share: " in finding.sentence) is still, finding.sentence
 
 
+def test_copies_of_workers_that_are_renewed_add_up(tmp_path):
+    """Each generation copies 4 MiB/s for 30 s: PSS falls by what the last one had, which was copied all the same."""
+    check = checks_of(tree_of(tmp_path / "s.memtui", lambda n: n % 30 * 4, windows=90))["unsharing"]
+    assert check.finding.sentence == "Its processes copy memory that they share: 9.00 MiB/s, 675 MiB in the last 85 s."
+    assert check.looked_at.endswith("675 MiB copied in 85 s")
+
+
+@pytest.mark.parametrize(
+    ("private", "rule", "looked_at"),
+    [
+        (lambda n: n % 10 * 30, "unsharing", "Its DataLoader workers copy memory that they share"),
+        (lambda n: n % 10 * 9, None, "they are started anew too often"),
+    ],
+)
+def test_workers_that_live_for_seconds_are_read_one_after_another(private, rule, looked_at, tmp_path):
+    """The parent is alone for a moment between two epochs: in most windows, and in each reading, it is not."""
+    path = tree_of(
+        tmp_path / "s.memtui",
+        private,
+        workers=lambda n: 0 if n % 10 == 9 else 2,
+        use_every=1,
+        read_every=4,
+        role="loader RANK=0",
+    )
+    check = checks_of(path)["unsharing"]
+    assert (check.finding is not None, check.measured, check.applies) == (rule is not None, rule is not None, True)
+    assert looked_at in check.looked_at
+    if check.finding is not None:
+        assert check.finding.sentence == (
+            "Its DataLoader workers are started anew again and again, and each time copy memory that they share: up to "
+            "320 MiB."
+        )
+
+
 def test_a_leak_of_a_tree_is_not_unsharing(tmp_path):
     checks = checks_of(tree_of(tmp_path / "s.memtui", lambda n: 0, own=lambda n: 200 + 2 * n))
     assert checks["unsharing"].finding is None

@@ -8,13 +8,14 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import NamedTuple
 
 from memtui.analysis.access_counts import SUMMED_SAMPLES
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.vma_filter import Filter, parse_filter
 from memtui.core.fast_numpy import whole_sum
 from memtui.core.lru_cache import LruCache
-from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, Power, PowerReading
+from memtui.core.readings import GpuMemory, GpuUse, MemoryLimit, MemoryUse, Power, PowerReading
 from memtui.core.samples import (
     SHARED_UNKNOWN,
     End,
@@ -48,6 +49,7 @@ from memtui.session.tables.tensors import LayerTypesRecord, ranges_record
 from memtui.session.tables.training import ProgressDeviceRecord, progress_record
 from memtui.session.writer import SessionWriter
 
+AT_END_NS = 1_100_000_000  # before the end of a long window: memory is read about once a second
 REPORTERS = 256  # programs of which is held what they reported last: of an earlier one it is written anew
 
 
@@ -73,6 +75,7 @@ class SessionBuilder:
         self._absent_power: dict[tuple[str, str, str], str] = {}
         self._gpu_memory: dict[int, GpuMemory | GpuUse] = {}  # as last written, by process
         self._gpu_use: dict[int, GpuMemory | GpuUse] = {}
+        self._memory_use: MemoryUse | None = None  # the last reading
         self.samples = 0
         self.hello: Hello | None = None
         self.wss_bytes: int | None = None
@@ -113,6 +116,7 @@ class SessionBuilder:
         self._writer.insert(use for use in message.gpu_use if _is_change(use, self._gpu_use))
         self._writer.insert(_safe(limit) for limit in message.limits)
         self._writer.insert(message.memory_use)
+        self._memory_use = message.memory_use[-1] if message.memory_use else self._memory_use
         self._writer.insert(message.numa_use)
         if self.limits:
             self.limits.add_memory_limits(message.limits)
@@ -195,7 +199,8 @@ class SessionBuilder:
         status, reason = (troubled.status, troubled.reason) if troubled else (Status.OK, processes[0].reason)
         if self.wss_bytes is not None and shared_bytes is None:
             reason = reason or SHARED_UNKNOWN
-        self.rss_bytes = whole_sum(p.rss_bytes for p in processes)
+        use = self._use_at_end(window) or _summed(processes)
+        self.rss_bytes = use.rss_bytes
         self._writer.insert_from(
             SampleRecord,
             window,
@@ -207,9 +212,9 @@ class SessionBuilder:
             shared_bytes=shared_bytes,
             rss_bytes=self.rss_bytes,
             recorder_cpu_ns=time.process_time_ns(),
-            processes=len(processes),
-            pss_bytes=whole_sum(p.pss_bytes for p in processes),
-            pss_ns=min((p.pss_ns for p in processes if p.pss_ns is not None), default=None),
+            processes=use.processes,
+            pss_bytes=use.pss_bytes,
+            pss_ns=use.pss_ns,
             wss_low_bytes=whole_sum(p.wss_low_bytes for p in processes),
             wss_high_bytes=whole_sum(p.wss_high_bytes for p in processes),
             status=status,
@@ -222,6 +227,17 @@ class SessionBuilder:
         self.samples = window.sample + 1
         if self.samples % SUMMED_SAMPLES[0] == 0:
             self._checkpoint(window.sample)
+
+    def _use_at_end(self, window: Window) -> _ResidentSums | None:
+        """Return the memory of the tree where more processes are there at the end of a window than are in it.
+
+        Those that have just begun are in the next one. None: there are no others, as far as that was read.
+        """
+        use = self._memory_use
+        near_ns = min((window.end_ns - window.start_ns) // 4, AT_END_NS)
+        if use is None or use.processes <= len(window.processes) or use.t_ns < window.end_ns - near_ns:
+            return None
+        return _ResidentSums(use.processes, use.rss_bytes, use.pss_bytes, use.pss_bytes and use.t_ns)
 
     def _checkpoint(self, sample: int) -> None:
         """Store what makes seeking and long views cheap."""
@@ -288,6 +304,24 @@ def _is_change(reading: GpuMemory | GpuUse, written: dict[int, GpuMemory | GpuUs
         return False
     written[reading.process] = reading
     return True
+
+
+class _ResidentSums(NamedTuple):
+    """Resident memory of a tree, and when its PSS was read; None: not known."""
+
+    processes: int
+    rss_bytes: int | None
+    pss_bytes: int | None
+    pss_ns: int | None
+
+
+def _summed(processes: Sequence[ProcessWindow]) -> _ResidentSums:
+    return _ResidentSums(
+        len(processes),
+        whole_sum(p.rss_bytes for p in processes),
+        whole_sum(p.pss_bytes for p in processes),
+        min((p.pss_ns for p in processes if p.pss_ns is not None), default=None),
+    )
 
 
 def _together(processes: Sequence[ProcessWindow], excess_bytes: int | None) -> tuple[int | None, int | None]:

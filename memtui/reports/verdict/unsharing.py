@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.analysis.limit_forecast import rate
 from memtui.analysis.range_uses import uses_of
 from memtui.analysis.tensor_pages import TensorMap, tensor_name
 from memtui.core.readings import MemoryUse
-from memtui.core.samples import LOADER, Process
+from memtui.core.samples import LOADER, TARGET, Process
 from memtui.core.units import size, span
 from memtui.reports.verdict.fork_copies import fork_copies
 from memtui.reports.verdict.recent import FRESH_S, NO_FILE, Check, Finding, Floats, Recent
@@ -27,6 +30,7 @@ LEAST_RISING = 0.75  # of the readings: copies that were made are not shared aga
 STILL_SHARE = 0.5  # of the rate over all readings: what the last third of them has at least, ...
 STILL_BYTES_PER_S = 4 << 20  # ... or so much
 MUCH_BYTES, MUCH_SHARE = 256 << 20, 0.25  # copied, and as a share of the PSS: it counts though it has ended
+GENERATIONS_S, SAME_RSS = 120.0, 0.9  # of workers that are renewed; and of their RSS, or they gave memory back
 HELPER_S = 10.0  # more processes for a shorter time are helpers, and the others went on sharing meanwhile
 MOST_PROCESSES, MOST_PLACES = 3, 2
 LEAST_TENSOR_BYTES = 8 << 20  # a smaller one may lie beside what was copied
@@ -42,7 +46,7 @@ _ACTION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Readings:
     """Readings of all processes of a tree, as long as these were the same: RSS and PSS, summed over them."""
 
@@ -59,19 +63,80 @@ class _Readings:
         samples = [sample for sample, is_late in zip(self.samples, late.tolist(), strict=True) if is_late]
         return _Readings(samples, self.t_s[late], self.rss_bytes[late], self.pss_bytes[late])
 
-    @property
+    @cached_property
     def copied_bytes(self) -> Floats:
-        """What stopped being shared since the first reading: PSS grows by it, and RSS does not."""
-        saved = self.rss_bytes - self.pss_bytes
-        return saved[0] - saved
+        """What stopped being shared since the first reading: PSS grows by it, and RSS does not.
+
+        Where much is shared again, workers were renewed: what those before had copied counts, too.
+        """
+        steps = -np.diff(self.rss_bytes - self.pss_bytes)
+        return np.concatenate(([0.0], np.cumsum(np.where(self.renewed, 0.0, steps))))
+
+    @property
+    def copying_s(self) -> float:
+        """Seconds between the readings, without those in which workers were renewed."""
+        return float(np.diff(self.t_s)[~self.renewed].sum())
+
+    @property
+    def renewed(self) -> NDArray[np.bool_]:
+        """Which steps between readings are those of new workers: bool[n - 1]."""
+        return np.diff(self.rss_bytes - self.pss_bytes) >= LEAST_BYTES
 
 
 def unsharing(recent: Recent) -> Check:
     """Return how much memory the processes of a tree do not share any more, and how fast."""
     check = _growing_copies(recent)
-    if check.finding is None and check.applies and (finding := _held_copies(recent)) is not None:
-        return replace(check, measured=True, finding=finding)
+    if check.finding is not None:
+        return check
+    if (finding := _held_copies(recent) or _renewed_copies(recent)) is not None:
+        looked_at = check.looked_at if check.measured else f"memory that processes share: {finding.short.rstrip('.')}"
+        return replace(check, looked_at=looked_at, measured=True, applies=True, finding=finding)
+    if not check.applies and (readings := _readings_of_generations(recent)) is not None:
+        looked_at = f"memory that processes share: they are started anew too often ({len(readings.t_s)} readings)"
+        return Check(RULE, looked_at, measured=False)
     return check
+
+
+def _renewed_copies(recent: Recent) -> Finding | None:
+    """Return what workers copy that are started anew before they are read several times; None: nothing, or little."""
+    readings = _readings_of_generations(recent)
+    if readings is None or not readings.renewed.any():
+        return None
+    saved_bytes = readings.rss_bytes - readings.pss_bytes
+    most, least = int(saved_bytes.argmax()), int(saved_bytes.argmin())
+    copied_bytes, pss_bytes = float(saved_bytes[most] - saved_bytes[least]), float(readings.pss_bytes[least])
+    if readings.rss_bytes[least] < SAME_RSS * readings.rss_bytes[most]:
+        return None  # they gave back what they shared
+    if copied_bytes < max(MUCH_BYTES, MUCH_SHARE * pss_bytes):
+        return None
+    children = [process for process in recent.source.processes() if process.role.partition(" ")[0] != TARGET]
+    start = _whose(children)
+    return Finding(
+        f"{start} are started anew again and again, and each time copy memory that they share: up to "
+        f"{size(copied_bytes)}.",
+        f"{start} copy memory that they share.",
+        _ACTION,
+        (
+            f"PSS: {size(float(readings.pss_bytes.min()))} to {size(float(readings.pss_bytes.max()))} in "
+            f"{len(saved_bytes)} readings of as many processes, while the sum of their RSS was "
+            f"{size(float(readings.rss_bytes[least]))}",
+        ),
+    )
+
+
+def _readings_of_generations(recent: Recent) -> _Readings | None:
+    """Return the readings of the number of processes that was the usual one lately; None where that is one process."""
+    uses = [use for use in recent.uses if use.t_ns > recent.read_until_ns - GENERATIONS_S * 1e9]
+    usual = Counter(use.processes for use in uses).most_common(1)
+    if not usual or usual[0][0] == 1:
+        return None
+    uses = [use for use in uses if use.processes == usual[0][0] and use.pss_bytes is not None]
+    return _Readings(
+        [],
+        np.array([(use.t_ns - recent.read_until_ns) / 1e9 for use in uses]),
+        np.array([use.rss_bytes for use in uses], np.float64),
+        np.array([use.pss_bytes for use in uses], np.float64),
+    )
 
 
 def _held_copies(recent: Recent) -> Finding | None:
@@ -114,10 +179,14 @@ def _growing_copies(recent: Recent) -> Check:
     over_s, age_s = float(t_s[-1] - t_s[0]), -float(t_s[-1])
     ago = f", as read last {span(age_s)} ago" if age_s > FRESH_S else ""
     what = f"{subject}: {size(float(readings.rss_bytes[-1] - readings.pss_bytes[-1]))} saved"
-    what += f", {size(max(float(copied[-1]), 0))} less than {span(over_s)} before"
+    copied_text = size(max(float(copied[-1]), 0))
+    renewed = readings.renewed.any()  # and so is what they save
+    what += (
+        f", {copied_text} copied in {span(over_s)}" if renewed else f", {copied_text} less than {span(over_s)} before"
+    )
     what += f", read {span(age_s)} ago" * bool(ago)
     third = max(len(copied) // 3, 1)
-    overall = float(copied[-1]) / over_s
+    overall = float(copied[-1]) / max(readings.copying_s, 1.0)
     lately = float(copied[-1] - copied[-1 - third]) / float(t_s[-1] - t_s[-1 - third])
     rising = float((np.diff(copied) > 0).mean())
     still = rising >= LEAST_RISING and lately >= min(STILL_SHARE * overall, STILL_BYTES_PER_S)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memtui.analysis.lower_bound import NOT_WATCHED
 from memtui.analysis.working_set import NOTABLE_HUGE_SHARE, NOTABLE_SHARE, huge_page_share
-from memtui.core.samples import LONG_GAP_S, MORE_TOUCHED, Status
+from memtui.core.samples import LONG_GAP_S, MORE_TOUCHED, Status, is_lower_bound
 from memtui.core.units import births_text, duration, percent, size
 from memtui.session.session import Session
 from memtui.tui.presenters.markers import TickLog
@@ -58,6 +59,8 @@ def caveats(samples: SampleArrays, index: int, note: str) -> tuple[str, ...]:
     low, high = samples.wss_low_bytes[index], samples.wss_high_bytes[index]
     if np.isfinite(low):
         parts.append(f"estimated, 95 % interval {size(float(low))} to {size(float(high))}")
+    if samples.gaps[index] > 0 and is_lower_bound(reason):  # which has a bound, and what these touched has none
+        parts.append(NOT_WATCHED)
     if status != Status.OK and not note:  # the note shows the reason already
         parts.append(f"{status}: {_number_first(reason)}" if reason else str(status))
     return tuple(parts)
