@@ -30,6 +30,22 @@ def test_a_leak_is_found_with_its_mapping_within_a_minute(tmp_path):
     assert any(line == "memory of an allocator (no file): 59.0 MiB more" for line in finding.evidence), finding.evidence
 
 
+@pytest.mark.parametrize(
+    ("command", "file", "action"),
+    [
+        ("./solver", "/usr/lib/libc.so.6", "heaptrack"),
+        ("python solver.py", "/usr/lib/libc.so.6", "a list, a cache"),
+        ("./solver", "/usr/lib/libpython3.11.so.1.0", "a list, a cache"),
+        ("./solver", "/data/set.bin", "a list, a cache"),  # its libraries are not known: filtered, or redacted
+    ],
+)
+def test_a_program_without_python_gets_advice_for_native_memory(command, file, action, tmp_path):
+    path = session_of(
+        tmp_path / "s.memtui", lambda n: (20, 300 + n, 30), appending(1), windows=60, command=command, file=file
+    )
+    assert action in checks_of(path)["leak"].finding.action
+
+
 def test_a_buffer_whose_samples_are_drawn_again_is_not_called_unused(tmp_path):
     """As the replay buffer of a program that learns: a part of all of it is touched in each window."""
 

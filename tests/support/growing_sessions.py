@@ -55,6 +55,7 @@ def session_of(
     file: str = VMAS[2].name,
     left_out: str = "default",
     busy_cpus: float | None = None,
+    command: str = "python train.py",
 ) -> Path:
     """Record a program by windows; ``age_s``: how old it is at the start; ``swapped``: bytes.
 
@@ -64,7 +65,7 @@ def session_of(
 
     def stream():
         options = Options(round(apart_s * S), max_overhead_ppm=max_overhead_ppm, filter=left_out)
-        target = Target(4242, (START_S - age_s) * 100, "python train.py", "alice")
+        target = Target(4242, (START_S - age_s) * 100, command, "alice")
         no_pages = Capability("pages", False, "it counts by range")
         yield (
             hello(host=host, options=options, target=target)

@@ -28,6 +28,12 @@ MOST_WINDOWS = 240  # whose pages are looked at for that
 OLD_SHARE = 0.25  # of the time: with an older reading nothing is known of its end
 ANONYMOUS_SHARE = 0.5  # of the growth: more of it in mapped files is page cache, which the kernel takes back
 
+_PYTHON = (
+    "Look for what is added to and never emptied: a list, a cache, losses kept with their graph (loss.item() keeps the "
+    "number alone)."
+)
+_NATIVE = "Look for what is allocated and never freed: heaptrack PROGRAM says where, as does valgrind --tool=massif."
+
 
 def leak(recent: Recent) -> Check:
     """Return by how much resident memory grows while the working set does not, and where."""
@@ -137,10 +143,7 @@ def _finding(
     if in_use:
         use = f"; {percent(again)} of what was added was touched again soon after"
     sentence = f"{start} (now {size(now_bytes)}) while the working set stays at {size(median(wss))}{use}."
-    action = (
-        "Look for what is added to and never emptied: a list, a cache, losses kept with their graph "
-        "(loss.item() keeps the number alone)."
-    )
+    action = _NATIVE if _runs_no_python(recent) else _PYTHON
     if tensors:
         action = (
             f"Most of it is tensors ({tensors[0].category}): keep numbers (loss.item()) and detached tensors "
@@ -161,6 +164,13 @@ def _finding(
         f"working set of a window: {size(float(wss.min()))} to {size(float(wss.max()))}",
     ]
     return Finding(sentence, f"{start} while the working set stays.", action, tuple(evidence))
+
+
+def _runs_no_python(recent: Recent) -> bool:
+    """Return whether the libraries of a program are known, and Python is none of them."""
+    names = [row.file_name for row in recent.rows]
+    python = "python" in recent.source.hello.target.command or any("python" in name for name in names)
+    return not python and any(name.startswith(("libc.so", "libc-", "libc.musl")) for name in names)
 
 
 def _again_share(recent: Recent, growth: Growth) -> float | None:

@@ -27,6 +27,7 @@ def recording_cost(recent: Recent) -> Check:
     first = recent.windows.start + int(np.searchsorted(recent.t_s, -LOOKED_S))
     first = min(max(first, int(np.searchsorted(samples.end_ns, budget.since_ns))), recent.windows.stop - 1)
     of = slice(first, recent.windows.stop)
+    looked_s = min(LOOKED_S, (recent.end_ns - int(samples.start_ns[first])) / 1e9)
     intervals_ns = samples.intervals_ns(of)
     next_ns = samples.next_ns[of][-1]
     next_ns = float(intervals_ns[-1] if np.isnan(next_ns) else next_ns)
@@ -39,7 +40,7 @@ def recording_cost(recent: Recent) -> Check:
         return Check(RULE, f"{what}, without a budget")
     if loss <= max(MOST_TIMES * most, most + LEAST_OVER):
         paying = f", {duration(next_ns / 1e9)} that pay for the last window included" if next_ns > PAYING_NS else ""
-        return Check(RULE, f"{what} in the last {span(LOOKED_S)}{paying}, with a budget of {most * 100:g} %")
+        return Check(RULE, f"{what} in the last {span(looked_s)}{paying}, with a budget of {most * 100:g} %")
     start = f"memtui slows it by {about_percent(loss)}, more than its budget of {most * 100:g} %"
     apart_s = float(np.mean(intervals_ns)) / 1e9
     needed = duration(apart_s * loss / most).replace(" ", "")
@@ -47,7 +48,7 @@ def recording_cost(recent: Recent) -> Check:
         RULE,
         what,
         finding=Finding(
-            f"{start}, in the last {span(LOOKED_S)}.",
+            f"{start}, in the last {span(looked_s)}.",
             f"{start}.",
             f"Choose a longer interval (key i, or --interval {needed}), or --pages sampled.",
             (f"windows in that time: {of.stop - of.start}, {duration(apart_s)} apart",),
