@@ -9,17 +9,17 @@ that is not so. A program whose library is not installed is left out, and said.
 from __future__ import annotations
 
 import importlib.util
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
+
+import psutil
 
 from benchmarks.run import memtui, say
 from benchmarks.strangers import FOR_EVER, command_of
@@ -256,13 +256,23 @@ def watch(program: Program) -> Outcome:
             began_ns = time.monotonic_ns()
             time.sleep(0.5)  # as a user attaches: the program has begun
             subprocess.run(memtui("record", target.pid, "-o", path, "--duration", RECORDED_S), **quiet, check=False)
-            if target.poll() is None:
-                os.killpg(target.pid, signal.SIGKILL)
+            for process in _tree_of(target.pid):  # ranks of torchrun have sessions of their own
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
             target.wait(20)
         finally:
             if group is not None:
                 group.remove()
         return _judged(program, path, began_ns)
+
+
+def _tree_of(pid: int) -> list[psutil.Process]:
+    """Return a process and all below it; none where it has ended."""
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def command(program: Program, folder: Path) -> list[object]:
