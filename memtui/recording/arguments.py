@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -305,15 +304,15 @@ def _metrics(text: str) -> ListenAddress:
 
 
 def _token_file(text: str) -> Path:
-    """Parse ``--metrics-token-file``: it is read here, too, but by root for a user, who may not have a right to."""
+    """Parse ``--metrics-token-file``: what it names is a token, and the user may read it."""
     from memtui.core.metrics_listener import read_token
+    from memtui.core.privilege import as_invoker
 
     path = argtypes.path(text)
-    if "SUDO_UID" not in os.environ or os.geteuid():
-        try:
-            read_token(path)
-        except UserError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+    try:
+        as_invoker(lambda: read_token(path))
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return path
 
 

@@ -129,22 +129,24 @@ def _free_port() -> int:
 
 
 def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path):
-    path = tmp_path / "s.memtui"
+    path, token = tmp_path / "s.memtui", tmp_path / "token"
+    token.write_text("abcdefghijklmnop")
     port = _free_port()
     for words, why in (
         (("--metrics", "0.0.0.0:9400"), "--metrics-token-file"),
         (("--metrics", "example.com:80"), "is not an IP address"),
-        (("--metrics-token-file", "t"), "is for --metrics"),
+        (("--metrics-token-file", token), "is for --metrics"),
+        (("--metrics", "9400", "--metrics-token-file", tmp_path), "is not a file, but a folder"),
     ):
         done = memtui("record", *words, "-o", path, "--", "true")
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert why in done.stderr
-        assert not list(tmp_path.iterdir())
+        assert list(tmp_path.iterdir()) == [token]
     with socket.create_server(("127.0.0.1", port)):
         done = memtui("record", "--metrics", port, "-o", path, "--", "touch", tmp_path / "ran")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     assert f"cannot listen at 127.0.0.1:{port}" in done.stderr
-    assert not list(tmp_path.iterdir()), "the program was not started"
+    assert list(tmp_path.iterdir()) == [token], "the program was not started"
 
 
 def test_a_session_is_served_until_it_is_enough(tmp_path):

@@ -349,7 +349,7 @@ def test_the_stopwatch_sees_every_part_of_the_sampler(tmp_path, monkeypatch):
     """The parts are named by functions of the product: this fails when one was renamed."""
     monkeypatch.setattr(sample, "INTERVAL_NS", 300_000_000)
     with pattern("loop", "--pages", 2000) as pid:
-        found = sample._windows(pid, 5, tmp_path / "windows.json")
+        found = sample._windows(pid, 8, tmp_path / "windows.json")
     assert {"whole", "paused", *PARTS} == set().union(*found), "mappings are read once a second, at least"
     for window in found:
         assert {"whole", "paused", *PARTS} - {"maps"} <= set(window)
