@@ -72,21 +72,26 @@ def whose_limit(cgroup: str) -> str:
     """Return whose limit it is, by what the user knows: a job, a pod, a container; ``cgroup`` empty: the machine's."""
     if not cgroup:
         return "the machine"
-    for kind, pattern in _OWNERS.items():
-        if match := pattern.search(cgroup):
-            part = match.groupdict()
-            step = f"step {part['step']} of " if part.get("step") else ""
-            container = "a container of " if part.get("container") else ""
-            return f"{step}{container}{kind} {part['id']}"
-    return f"cgroup {printable(cgroup)}"
+    kind, part = _owner(cgroup)
+    if not kind:
+        return f"cgroup {printable(cgroup)}"
+    step = f"step {part['step']} of " if part.get("step") else ""
+    container = "a container of " if part.get("container") else ""
+    return f"{step}{container}{kind} {part['id']}"
 
 
 def owner_labels(cgroup: str) -> dict[str, str]:
     """Return the job, pod or container that a cgroup belongs to, as labels; empty where its path names none."""
+    kind, part = _owner(cgroup)
+    return {kind.rpartition(" ")[2]: part["id"]} if kind else {}
+
+
+def _owner(cgroup: str) -> tuple[str, dict[str, str]]:
+    """Return the kind of what a cgroup belongs to, and the parts of its name; empty where its path names nothing."""
     for kind, pattern in _OWNERS.items():
         if match := pattern.search(cgroup):
-            return {kind.rpartition(" ")[2]: match["id"]}
-    return {}
+            return kind, match.groupdict()
+    return "", {}
 
 
 def forecast_sentence(cgroup: str, forecast: Forecast) -> str:
